@@ -1,0 +1,108 @@
+package allocator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// BookingEnvPrefix starts the name of every environment variable that carries
+// a booking.
+const BookingEnvPrefix = "GPU_MEM_RESERVATION_"
+
+// Booking is what Nomad's scheduler gave to one device ask of a task: units of
+// one GPU. The device plugin's Reserve returns it as environment, the only
+// thing that a task driver outside Nomad's process is given, and the only
+// thing that Nomad restores after a restart of its agent.
+type Booking struct {
+	GPU      GPUID   `json:"gpu"`
+	UnitMiB  uint64  `json:"unit_mib"`  // memory of one unit, MiB
+	Of       int     `json:"of"`        // number of units the GPU is divided into
+	TotalMiB uint64  `json:"total_mib"` // whole memory of the GPU, MiB
+	Units    UnitSet `json:"units"`     // the very units that Nomad booked
+}
+
+// MiB returns the memory that the booked units stand for, in MiB.
+func (b Booking) MiB() uint64 { return uint64(len(b.Units)) * b.UnitMiB }
+
+// Validate returns an error that matches ErrInvalid if the booking makes no
+// sense by itself.
+func (b Booking) Validate() error {
+	switch {
+	case b.GPU == "":
+		return fmt.Errorf("booking without a GPU: %w", ErrInvalid)
+	case b.UnitMiB == 0:
+		return fmt.Errorf("booking of GPU %s: unit of 0 MiB: %w", b.GPU, ErrInvalid)
+	case len(b.Units) == 0:
+		return fmt.Errorf("booking of GPU %s: no units: %w", b.GPU, ErrInvalid)
+	case b.Of <= 0 || b.Of > maxUnits:
+		return fmt.Errorf("booking of GPU %s: GPU of %d units: %w", b.GPU, b.Of, ErrInvalid)
+	case b.Units[0] < 0 || b.Units[len(b.Units)-1] >= b.Of:
+		return fmt.Errorf("booking of GPU %s: units %s of a GPU that has %d: %w", b.GPU, b.Units, b.Of, ErrInvalid)
+	}
+	return nil
+}
+
+// Env returns the variable that carries the booking. The name differs between
+// any two bookings: Nomad merges the environment of several asks by key, and a
+// fixed name would keep the last one only.
+func (b Booking) Env() (key, value string, err error) {
+	if err := b.Validate(); err != nil {
+		return "", "", err
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return "", "", fmt.Errorf("encoding booking of GPU %s: %w", b.GPU, err)
+	}
+	sum := sha256.Sum256(text)
+	return BookingEnvPrefix + strings.ToUpper(hex.EncodeToString(sum[:6])), string(text), nil
+}
+
+// ParseBookings collects all bookings in env, in the order of their GPUs. Two
+// asks that Nomad placed on one GPU become one booking with the units of both.
+// The map must be the one that only device plugins write (Nomad's DeviceEnv):
+// a task's own environment could claim anything. The result is nil if there is
+// none.
+func ParseBookings(env map[string]string) ([]Booking, error) {
+	merged := map[GPUID]Booking{}
+	for key, value := range env {
+		if !strings.HasPrefix(key, BookingEnvPrefix) {
+			continue
+		}
+		var b Booking
+		if err := json.Unmarshal([]byte(value), &b); err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", key, err)
+		}
+		if err := b.Validate(); err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", key, err)
+		}
+		if other, seen := merged[b.GPU]; seen {
+			var err error
+			if b, err = b.merge(other); err != nil {
+				return nil, fmt.Errorf("environment variable %s: %w", key, err)
+			}
+		}
+		merged[b.GPU] = b
+	}
+	var all []Booking
+	for _, b := range merged {
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b Booking) int { return strings.Compare(string(a.GPU), string(b.GPU)) })
+	return all, nil
+}
+
+func (b Booking) merge(other Booking) (Booking, error) {
+	if b.UnitMiB != other.UnitMiB || b.Of != other.Of {
+		return b, fmt.Errorf("GPU %s is booked as %d units of %d MiB and as %d units of %d MiB: %w",
+			b.GPU, b.Of, b.UnitMiB, other.Of, other.UnitMiB, ErrInvalid)
+	}
+	if both := b.Units.Intersect(other.Units); len(both) > 0 {
+		return b, fmt.Errorf("units %s of GPU %s are booked twice: %w", both, b.GPU, ErrInvalid)
+	}
+	b.Units = b.Units.Union(other.Units)
+	return b, nil
+}

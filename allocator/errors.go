@@ -1,0 +1,68 @@
+package allocator
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrHeld is returned by a claim when another task holds one of the units.
+	// The units may be free again soon: Nomad sells the units of a stopping
+	// task in the same plan that stops it. See HeldError for who holds them.
+	ErrHeld = errors.New("units are held by another task")
+
+	// ErrConflict is returned by Store.Apply when a key's version is not the
+	// expected one, and by the table when that happened too many times in a
+	// row. Nothing was written.
+	ErrConflict = errors.New("changed by someone else meanwhile")
+
+	// ErrUnavailable is returned when the store cannot be reached or cannot
+	// answer. A write may or may not have been applied: repeat it, since
+	// claiming and releasing are idempotent.
+	ErrUnavailable = errors.New("allocation table is not reachable")
+
+	// ErrDenied is returned when the store refuses the request for lack of
+	// permission. A denied read is not an empty table.
+	ErrDenied = errors.New("permission denied by the allocation table")
+
+	// ErrUnreadable is returned when a value is not what this version can
+	// decode. It is never overwritten: someone has to look at it.
+	ErrUnreadable = errors.New("unreadable value")
+
+	// ErrUnitMismatch is returned by a claim whose unit has another size than
+	// the unit of the claims that exist on that GPU.
+	ErrUnitMismatch = errors.New("memory unit differs from that of existing claims")
+
+	// ErrInvalid is returned for input that breaks the rules of the table
+	// itself: units a GPU does not have, an owner without an allocation.
+	ErrInvalid = errors.New("invalid request")
+
+	// ErrOtherNode is returned when two nodes report one GPU.
+	ErrOtherNode = errors.New("GPU is reported by another node")
+
+	// ErrTooLarge is returned when a change is more than the store can write
+	// at once. Nothing was written.
+	ErrTooLarge = errors.New("change is too large for the allocation table")
+)
+
+// HeldError says which of the wanted units are held, and by whom. It matches
+// ErrHeld.
+type HeldError struct {
+	GPU     GPUID
+	Units   UnitSet // those of the wanted units that are not free
+	Holders []Claim // who holds them, by first unit
+}
+
+func (e *HeldError) Error() string {
+	msg := fmt.Sprintf("units %s of GPU %s are held", e.Units, e.GPU)
+	for i, holder := range e.Holders {
+		sep := ", "
+		if i == 0 {
+			sep = " by "
+		}
+		msg += sep + holder.Owner.String()
+	}
+	return msg
+}
+
+func (e *HeldError) Unwrap() error { return ErrHeld }

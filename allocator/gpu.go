@@ -1,0 +1,34 @@
+package allocator
+
+import (
+	"fmt"
+	"strings"
+)
+
+// GPUID identifies a GPU, or one MIG instance, by the UUID that NVML gives it.
+// Old MIG UUIDs contain slashes. An index or a name is never an identity: both
+// change under running tasks.
+type GPUID string
+
+// unitSeparator stands between GPU and unit in a unit's ID. UUIDs do not
+// contain it.
+const unitSeparator = "::"
+
+// UnitID returns the ID under which Nomad knows one unit of a GPU:
+// "<UUID>::0007". Zeros in front make IDs sort by number.
+func UnitID(gpu GPUID, unit int) string {
+	return fmt.Sprintf("%s%s%04d", gpu, unitSeparator, unit)
+}
+
+// ParseUnitID is the inverse of UnitID.
+func ParseUnitID(id string) (GPUID, int, error) {
+	at := strings.LastIndex(id, unitSeparator)
+	if at <= 0 {
+		return "", 0, fmt.Errorf("device ID %q: want \"<GPU UUID>%s<unit>\"", id, unitSeparator)
+	}
+	unit, err := parseUnit(id[at+len(unitSeparator):])
+	if err != nil {
+		return "", 0, fmt.Errorf("device ID %q: %w", id, err)
+	}
+	return GPUID(id[:at]), unit, nil
+}

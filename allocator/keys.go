@@ -1,0 +1,79 @@
+package allocator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Keys of the table, below the store's prefix:
+//
+//	nodes/<node>          NodeState, written by the device plugin
+//	gpus/<UUID>/state     GPUState, written by the device plugin
+//	gpus/<UUID>/claims    Ledger, written by the task driver and by people
+const (
+	nodesPrefix  = "nodes/"
+	gpusPrefix   = "gpus/"
+	stateSuffix  = "/state"
+	claimsSuffix = "/claims"
+)
+
+// NodeKey is the key of a node's state.
+func NodeKey(node string) string { return nodesPrefix + escape(node) }
+
+// StateKey is the key of a GPU's state.
+func StateKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + stateSuffix }
+
+// ClaimsKey is the key of a GPU's ledger.
+func ClaimsKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + claimsSuffix }
+
+// parseGPUKey is the inverse of StateKey and ClaimsKey.
+func parseGPUKey(key string) (gpu GPUID, suffix string, ok bool) {
+	name, isGPU := strings.CutPrefix(key, gpusPrefix)
+	at := strings.LastIndexByte(name, '/')
+	if !isGPU || at < 0 {
+		return "", "", false
+	}
+	id, err := unescape(name[:at])
+	if err != nil || id == "" || escape(id) != name[:at] {
+		return "", "", false
+	}
+	return GPUID(id), name[at:], true
+}
+
+// escape makes any name one path element that every store accepts as part of a
+// key: letters, digits, '-', '_' and inner '.' stay, other bytes become ~XX.
+// UUIDs and ordinary host names stay as they are.
+func escape(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+		if plain || c == '.' && i > 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "~%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '~' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", fmt.Errorf("key element %q: cut short after ~", s)
+		}
+		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("key element %q: %w", s, err)
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,207 @@
+package allocator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// ledgerVersion is the version of the ledger's JSON that this program writes,
+// and the highest it reads. Adding a field does not change it.
+const ledgerVersion = 1
+
+// Ledger is the record of one GPU's claims: the value of one key of the table.
+// Its methods are the rules of claiming; they change the ledger in memory and
+// know nothing of stores.
+type Ledger struct {
+	Version int    `json:"version"`
+	UnitMiB uint64 `json:"unit_mib"` // memory of one unit, MiB
+
+	// Units says who holds what, and Marks who the holders are, by the
+	// character that stands for them in Units.
+	Units unitMap          `json:"units"`
+	Marks map[string]Claim `json:"claims"`
+
+	unknown fields
+}
+
+// DecodeLedger reads the value of a claims key. No value at all is the empty
+// ledger. An error matches ErrUnreadable.
+func DecodeLedger(value []byte) (*Ledger, error) {
+	l := &Ledger{Version: ledgerVersion}
+	if value == nil {
+		return l, nil
+	}
+	type plain Ledger
+	unknown, err := unmarshalKeeping(value, (*plain)(l))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	l.unknown = unknown
+	if l.Version < 1 || l.Version > ledgerVersion {
+		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", ErrUnreadable, l.Version, ledgerVersion)
+	}
+	if err := l.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return l, nil
+}
+
+// Encode returns the value to store. It refuses a ledger that fails Check.
+func (l *Ledger) Encode() ([]byte, error) {
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	type plain Ledger
+	return marshalKeeping(plain(*l), l.unknown)
+}
+
+// Check verifies the invariants: every mark in the unit map has a claim, every
+// claim has units, and no owner has two claims.
+func (l *Ledger) Check() error {
+	for _, mark := range l.Units {
+		if _, known := l.Marks[string(mark)]; mark != free && !known {
+			return fmt.Errorf("unit map has mark %q without a claim", mark)
+		}
+	}
+	seen := map[[2]string]bool{}
+	for mark, claim := range l.Marks {
+		r, size := utf8.DecodeRuneInString(mark)
+		if size == 0 || size != len(mark) || r == free {
+			return fmt.Errorf("claim of %s has mark %q, want one character", claim.Owner, mark)
+		}
+		if len(l.Units.unitsOf(r)) == 0 {
+			return fmt.Errorf("claim of %s (mark %q) holds no unit", claim.Owner, mark)
+		}
+		if err := claim.Owner.validate(); err != nil {
+			return err
+		}
+		id := [2]string{claim.Alloc, claim.Task}
+		if seen[id] {
+			return fmt.Errorf("%s has two claims", claim.Owner)
+		}
+		seen[id] = true
+	}
+	if l.UnitMiB == 0 && len(l.Marks) > 0 {
+		return fmt.Errorf("claims on units of 0 MiB")
+	}
+	return nil
+}
+
+// Claims returns the claims with their units, by first unit.
+func (l *Ledger) Claims() []Claim {
+	claims := make([]Claim, 0, len(l.Marks))
+	for mark, claim := range l.Marks {
+		r, _ := utf8.DecodeRuneInString(mark)
+		claim.Units = l.Units.unitsOf(r)
+		claims = append(claims, claim)
+	}
+	slices.SortFunc(claims, func(a, b Claim) int { return cmp.Compare(a.Units[0], b.Units[0]) })
+	return claims
+}
+
+// Claim takes the booked units for the owner and reports whether the ledger
+// changed. Repeating a claim with the same attempt changes nothing. A new
+// attempt takes over the claim of the owner's earlier one: Nomad starts a task
+// again only after its container is gone. If anyone else holds one of the
+// units the ledger is unchanged and the error is a *HeldError.
+func (l *Ledger) Claim(owner Owner, attempt string, b Booking, now time.Time) (changed bool, err error) {
+	if err := owner.validate(); err != nil {
+		return false, err
+	}
+	if err := b.Validate(); err != nil {
+		return false, err
+	}
+	if len(l.Marks) > 0 && l.UnitMiB != b.UnitMiB {
+		return false, fmt.Errorf("GPU %s is booked in units of %d MiB and has claims in units of %d MiB; "+
+			"let its tasks end before memory_unit is changed: %w", b.GPU, b.UnitMiB, l.UnitMiB, ErrUnitMismatch)
+	}
+	units := l.Units.resized(b.Of)
+	if err := l.heldByOthers(units, owner, b); err != nil {
+		return false, err
+	}
+	mark, mine, found := l.find(owner)
+	if found {
+		if mine.Attempt == attempt && units.unitsOf(mark).Equal(b.Units) {
+			return false, nil
+		}
+		units.mark(units.unitsOf(mark), free)
+	} else {
+		mark = units.unusedMark()
+	}
+	units.mark(b.Units, mark)
+	l.Units, l.UnitMiB = units, b.UnitMiB
+	l.put(mark, Claim{Owner: owner, Attempt: attempt, State: Claimed, ClaimedAt: now, unknown: mine.unknown})
+	return true, nil
+}
+
+// heldByOthers returns a *HeldError if a unit of the booking belongs to
+// another owner.
+func (l *Ledger) heldByOthers(units unitMap, owner Owner, b Booking) error {
+	var held UnitSet
+	holders := map[rune]bool{}
+	for _, unit := range b.Units {
+		mark := units[unit]
+		if mark == free || l.Marks[string(mark)].Owner.Is(owner) {
+			continue
+		}
+		held = append(held, unit)
+		holders[mark] = true
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	err := &HeldError{GPU: b.GPU, Units: held}
+	for _, claim := range l.Claims() {
+		if holders[units[claim.Units[0]]] {
+			err.Holders = append(err.Holders, claim)
+		}
+	}
+	return err
+}
+
+// Run records that the owner's container runs and reports whether the ledger
+// changed. It is an error that matches ErrInvalid if the attempt has no claim.
+func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (changed bool, err error) {
+	mark, claim, found := l.find(owner)
+	if !found || claim.Attempt != attempt {
+		return false, fmt.Errorf("%s has no claim of attempt %s: %w", owner, attempt, ErrInvalid)
+	}
+	if claim.State == Running && claim.Container == container {
+		return false, nil
+	}
+	claim.State, claim.Container, claim.RunningAt = Running, container, now
+	l.put(mark, claim)
+	return true, nil
+}
+
+// Release gives the owner's units back and reports whether the ledger changed.
+// A claim of another attempt stays.
+func (l *Ledger) Release(owner Owner, attempt string) (changed bool) {
+	mark, claim, found := l.find(owner)
+	if !found || claim.Attempt != attempt {
+		return false
+	}
+	l.Units.mark(l.Units.unitsOf(mark), free)
+	delete(l.Marks, string(mark))
+	return true
+}
+
+func (l *Ledger) find(owner Owner) (mark rune, claim Claim, found bool) {
+	for text, claim := range l.Marks {
+		if claim.Owner.Is(owner) {
+			mark, _ := utf8.DecodeRuneInString(text)
+			return mark, claim, true
+		}
+	}
+	return 0, Claim{}, false
+}
+
+func (l *Ledger) put(mark rune, claim Claim) {
+	if l.Marks == nil {
+		l.Marks = map[string]Claim{}
+	}
+	l.Marks[string(mark)] = claim
+}

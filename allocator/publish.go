@@ -1,0 +1,66 @@
+package allocator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// PutGPU records a GPU's state, if it differs from the recorded one in more
+// than the time. A state that another node wrote is never replaced: the error
+// matches ErrOtherNode. So is an unreadable one: the error matches
+// ErrUnreadable.
+func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
+	return put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
+		if exists && old.Node != state.Node {
+			return old, false, fmt.Errorf("GPU %s is reported by node %q and by node %q; if it was moved, delete key %s: %w",
+				gpu, old.Node, state.Node, StateKey(gpu), ErrOtherNode)
+		}
+		state.unknown, state.UpdatedAt = old.unknown, old.UpdatedAt
+		if exists && reflect.DeepEqual(old, state) {
+			return old, false, nil
+		}
+		state.UpdatedAt = t.now()
+		return state, true, nil
+	})
+}
+
+// PutNode records a node's state and that it was seen now.
+func (t *Table) PutNode(ctx context.Context, state NodeState) error {
+	return put(ctx, t.store, NodeKey(state.Name), func(old NodeState, _ bool) (NodeState, bool, error) {
+		state.unknown, state.LastSeen = old.unknown, t.now()
+		return state, true, nil
+	})
+}
+
+// put replaces the state under a key with what decide makes of the old one.
+func put[T any](ctx context.Context, store Store, key string, decide func(old T, exists bool) (T, bool, error)) error {
+	for range maxRounds {
+		entry, err := store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		old, err := decodeState[T](entry.Value)
+		if err != nil {
+			return fmt.Errorf("key %s: %w", key, err)
+		}
+		state, changed, err := decide(old, entry.Version != 0)
+		if err != nil || !changed {
+			return err
+		}
+		value, err := json.Marshal(state)
+		if err != nil {
+			return fmt.Errorf("key %s: %w", key, err)
+		}
+		err = store.Apply(ctx, []Write{{Key: key, Value: value, Version: entry.Version}})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+}

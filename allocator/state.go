@@ -1,0 +1,78 @@
+package allocator
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// GPUState is what a node's device plugin last said of one of its GPUs.
+// Memory is in MiB.
+type GPUState struct {
+	Node        string `json:"node"` // the node's host name
+	Model       string `json:"model"`
+	Index       int    `json:"index"` // NVML index, for people; it may change at a reboot
+	MemoryMiB   uint64 `json:"memory_mib"`
+	ReservedMiB uint64 `json:"reserved_mib"` // kept back by the driver or by configuration
+	UsedMiB     uint64 `json:"used_mib"`     // in use by all processes, when last written
+	UnitMiB     uint64 `json:"unit_mib"`
+	Units       int    `json:"units"`
+	Health      string `json:"health"` // "" if all units can be used, else the reason
+
+	// Unhealthy are the units that are not offered now.
+	Unhealthy UnitSet   `json:"unhealthy,omitempty"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	unknown fields
+}
+
+// NodeState is what a node's device plugin said of its node.
+type NodeState struct {
+	Name     string    `json:"name"`    // host name
+	Version  string    `json:"version"` // of this program
+	Driver   string    `json:"driver"`  // NVIDIA driver version, "" if there is none
+	Address  string    `json:"address,omitempty"`
+	LastSeen time.Time `json:"last_seen"`
+
+	unknown fields
+}
+
+// MarshalJSON writes the fields of this version and those it does not know.
+func (s GPUState) MarshalJSON() ([]byte, error) {
+	type plain GPUState
+	return marshalKeeping(plain(s), s.unknown)
+}
+
+// UnmarshalJSON reads a state and keeps the fields it does not know.
+func (s *GPUState) UnmarshalJSON(data []byte) error {
+	type plain GPUState
+	unknown, err := unmarshalKeeping(data, (*plain)(s))
+	s.unknown = unknown
+	return err
+}
+
+// MarshalJSON writes the fields of this version and those it does not know.
+func (s NodeState) MarshalJSON() ([]byte, error) {
+	type plain NodeState
+	return marshalKeeping(plain(s), s.unknown)
+}
+
+// UnmarshalJSON reads a state and keeps the fields it does not know.
+func (s *NodeState) UnmarshalJSON(data []byte) error {
+	type plain NodeState
+	unknown, err := unmarshalKeeping(data, (*plain)(s))
+	s.unknown = unknown
+	return err
+}
+
+// decodeState reads the value of a state key. No value is the zero state.
+func decodeState[T any](value []byte) (T, error) {
+	var state T
+	if value == nil {
+		return state, nil
+	}
+	if err := json.Unmarshal(value, &state); err != nil {
+		return state, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return state, nil
+}

@@ -1,0 +1,42 @@
+package allocator
+
+import "context"
+
+// Store keeps versioned values under keys. The table puts its rules over it.
+// Every method returns an error that matches ErrUnavailable if the store
+// cannot answer and ErrDenied if it refuses. storetest has the conformance
+// suite.
+type Store interface {
+	// Get returns the entry under key as of now, never a stale one. A key
+	// that does not exist has version 0 and a nil value.
+	Get(ctx context.Context, key string) (Entry, error)
+
+	// Watch returns all entries, by key, and the version of the whole, once
+	// that version is no longer after. It returns at once if after is 0, and
+	// with ctx's error when ctx ends. It may return early with nothing new.
+	Watch(ctx context.Context, after uint64) (entries []Entry, version uint64, err error)
+
+	// Apply makes all the writes or none. It returns ErrConflict if a key's
+	// version is not the one that its write names, and ErrTooLarge if the
+	// store cannot write so much at once.
+	Apply(ctx context.Context, writes []Write) error
+
+	// Close releases what the store holds. Calls in progress may fail.
+	Close() error
+}
+
+// Entry is a value and the version of its last change. Versions only grow; one
+// is comparable only with another of the same key.
+type Entry struct {
+	Key     string
+	Value   []byte
+	Version uint64
+}
+
+// Write replaces the value under a key, if the key's version is still Version.
+// Version 0 means that the key must not exist. A nil value deletes the key.
+type Write struct {
+	Key     string
+	Value   []byte
+	Version uint64
+}

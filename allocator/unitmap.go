@@ -1,0 +1,85 @@
+package allocator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// free is the character of a unit that no claim holds.
+const free = '.'
+
+// letters are the marks that claims get first; see nthMark.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// unitMap has one character for each unit of a GPU: free, or the mark of the
+// claim that holds it. One unit has one character, so it has one holder. In
+// JSON it is a string: "aaaabbbbbb.............".
+type unitMap []rune
+
+// nthMark returns the n-th mark. GPUs with more claims than there are letters
+// go on with CJK ideographs: printable, and enough for every unit to be a
+// claim of its own.
+func nthMark(n int) rune {
+	if n < len(letters) {
+		return rune(letters[n])
+	}
+	return rune(0x4E00 + n - len(letters))
+}
+
+// unusedMark returns the first mark that is on no unit of the map.
+func (m unitMap) unusedMark() rune {
+	used := map[rune]bool{}
+	for _, mark := range m {
+		used[mark] = true
+	}
+	for n := 0; ; n++ {
+		if mark := nthMark(n); !used[mark] {
+			return mark
+		}
+	}
+}
+
+// unitsOf returns the units that bear the mark.
+func (m unitMap) unitsOf(mark rune) UnitSet {
+	var units UnitSet
+	for unit, have := range m {
+		if have == mark {
+			units = append(units, unit)
+		}
+	}
+	return units
+}
+
+// mark puts the mark on the units. They must exist.
+func (m unitMap) mark(units UnitSet, mark rune) {
+	for _, unit := range units {
+		m[unit] = mark
+	}
+}
+
+// resized returns the map of a GPU that has so many units now. Units that are
+// held stay, also those the GPU no longer has: their tasks still run.
+func (m unitMap) resized(units int) unitMap {
+	m = slices.Clone(m)
+	for len(m) > units && m[len(m)-1] == free {
+		m = m[:len(m)-1]
+	}
+	for len(m) < units {
+		m = append(m, free)
+	}
+	return m
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (m unitMap) MarshalText() ([]byte, error) { return []byte(string(m)), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *unitMap) UnmarshalText(text []byte) error {
+	s := string(text)
+	if len(s) > maxUnits || strings.ContainsRune(s, '\uFFFD') {
+		return fmt.Errorf("unit map is too long or not valid UTF-8")
+	}
+	*m = unitMap(s)
+	return nil
+}

@@ -1,0 +1,101 @@
+// Package tableconfig is the configuration of the allocation table: the
+// "table" block that the device plugin and the task driver share, and the
+// command line's flags. It opens nothing; main does.
+package tableconfig
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+)
+
+// The stores that a table can be kept in.
+const (
+	StoreConsul = "consul" // Consul KV, for a cluster
+	StoreFile   = "file"   // a file, for one node without Consul
+)
+
+// Defaults of the options.
+const (
+	DefaultStore  = StoreConsul
+	DefaultPrefix = "gpu-mem"
+	DefaultPath   = "/var/lib/nomad-gpu-mem/table.json"
+)
+
+// Config says where the table is.
+type Config struct {
+	Store string `codec:"store"` // StoreConsul or StoreFile
+
+	// Consul. What is empty comes from the environment variables that all
+	// Consul clients read (CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, ...).
+	Address string `codec:"address"` // "127.0.0.1:8500", "https://consul.example:8501", "unix:///path"
+	Token   string `codec:"token"`
+	Prefix  string `codec:"prefix"` // of all keys, without slashes at its ends
+
+	// File.
+	Path string `codec:"path"`
+}
+
+// Default returns the configuration of an absent table block.
+func Default() Config {
+	return Config{Store: DefaultStore, Prefix: DefaultPrefix, Path: DefaultPath}
+}
+
+// Spec is the schema of the table block's body.
+func Spec() *hclspec.Spec {
+	return hclspec.NewObject(map[string]*hclspec.Spec{
+		"store":   withDefault("store", DefaultStore),
+		"address": hclspec.NewAttr("address", "string", false),
+		"token":   hclspec.NewAttr("token", "string", false),
+		"prefix":  withDefault("prefix", DefaultPrefix),
+		"path":    withDefault("path", DefaultPath),
+	})
+}
+
+func withDefault(name, value string) *hclspec.Spec {
+	return hclspec.NewDefault(hclspec.NewAttr(name, "string", false), hclspec.NewLiteral(fmt.Sprintf("%q", value)))
+}
+
+// WithDefaults fills what is empty: Nomad leaves a block that is not there
+// zero.
+func (c Config) WithDefaults() Config {
+	d := Default()
+	if c.Store == "" {
+		c.Store = d.Store
+	}
+	if c.Prefix == "" {
+		c.Prefix = d.Prefix
+	}
+	if c.Path == "" {
+		c.Path = d.Path
+	}
+	return c
+}
+
+// Validate checks the configuration without touching a network or a file. The
+// error names the option and its value; a token is never printed.
+func (c Config) Validate() error {
+	switch c.Store {
+	case StoreConsul:
+		return c.validateConsul()
+	case StoreFile:
+		if !filepath.IsAbs(c.Path) {
+			return fmt.Errorf("table.path = %q: want an absolute path", c.Path)
+		}
+		return nil
+	default:
+		return fmt.Errorf("table.store = %q: want %q or %q", c.Store, StoreConsul, StoreFile)
+	}
+}
+
+func (c Config) validateConsul() error {
+	if c.Prefix == "" || c.Prefix != strings.Trim(c.Prefix, "/") || strings.Contains(c.Prefix, "//") {
+		return fmt.Errorf("table.prefix = %q: want a Consul KV path without slashes at its ends", c.Prefix)
+	}
+	if strings.ContainsAny(c.Address, " \t\n") {
+		return fmt.Errorf("table.address = %q: want host:port or a URL", c.Address)
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+// Package version is the one source of the program's version.
+package version
+
+// Version is the semantic version of this build, without a leading "v". Nomad
+// refuses a plugin whose version it cannot parse. The linker sets it for
+// releases.
+var Version = "0.1.0-dev"
