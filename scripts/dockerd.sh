@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# A private Docker engine: socket, data, containerd and bridge of its own, so
+# that an engine which is already there is never touched. It has the runtime
+# `nvidia` and changes neither firewall rules nor kernel settings.
+#
+#   start    idempotent
+#   stop     ends the containers too; leaves no process, mount or bridge
+#   restart  of the engine alone, under containers that go on
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+bridge=gpumem$GPU_MEM_SLOT
+address=10.213.$GPU_MEM_SLOT.1/24
+socket=$GPU_MEM_RUN/docker.sock
+export DOCKER_HOST=unix://$socket
+
+make_bridge() {
+  ip link show "$bridge" >/dev/null 2>&1 || ip link add "$bridge" type bridge
+  ip address replace "$address" dev "$bridge"
+  ip link set "$bridge" up
+}
+
+# Where a containerd is already there, dockerd would share it.
+write_containerd_config() {
+  cat >"$GPU_MEM_RUN/containerd.toml" <<END
+version = 2
+root = "$GPU_MEM_RUN/containerd"
+state = "$GPU_MEM_RUN/containerd-state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+address = "$GPU_MEM_RUN/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+path = "$GPU_MEM_RUN/containerd-opt"
+END
+}
+
+write_dockerd_config() {
+  cat >"$GPU_MEM_RUN/dockerd.json" <<END
+{
+  "hosts": ["$DOCKER_HOST"],
+  "containerd": "$GPU_MEM_RUN/containerd.sock",
+  "data-root": "$GPU_MEM_RUN/docker",
+  "exec-root": "$GPU_MEM_RUN/docker-exec",
+  "pidfile": "$GPU_MEM_RUN/docker-exec.pid",
+  "exec-opts": ["native.cgroupdriver=cgroupfs"],
+  "live-restore": true,
+  "bridge": "$bridge",
+  "iptables": false,
+  "ip-masq": false,
+  "ip-forward": false,
+  "userland-proxy": true,
+  "runtimes": {"nvidia": {"path": "$GPU_MEM_RUN/nvidia-runtime"}}
+}
+END
+}
+
+# NVIDIA's runtime finds its configuration under XDG_CONFIG_HOME, else in /etc.
+write_runtime() {
+  mkdir -p "$GPU_MEM_RUN/config/nvidia-container-runtime" "$GPU_MEM_RUN/cdi"
+  cat >"$GPU_MEM_RUN/config/nvidia-container-runtime/config.toml" <<END
+[nvidia-container-runtime]
+mode = "cdi"
+runtimes = ["$(command -v runc)"]
+debug = "$GPU_MEM_RUN/nvidia-runtime.log"
+[nvidia-container-runtime.modes.cdi]
+default-kind = "nvidia.com/gpu"
+spec-dirs = ["$GPU_MEM_RUN/cdi"]
+END
+  cat >"$GPU_MEM_RUN/nvidia-runtime" <<END
+#!/bin/sh
+XDG_CONFIG_HOME=$GPU_MEM_RUN/config exec $(command -v nvidia-container-runtime) "\$@"
+END
+  chmod 755 "$GPU_MEM_RUN/nvidia-runtime"
+}
+
+start_engine() {
+  daemon_pid dockerd >/dev/null || daemon_start dockerd dockerd --config-file "$GPU_MEM_RUN/dockerd.json"
+  daemon_ready dockerd 60 docker version
+}
+
+start() {
+  need dockerd containerd runc docker ip nvidia-container-runtime
+  ((${#socket} < 100)) || die "GPU_MEM_RUN is too long for a socket: $GPU_MEM_RUN"
+  mkdir -p "$GPU_MEM_RUN"
+  make_bridge
+  write_containerd_config
+  write_dockerd_config
+  write_runtime
+  daemon_pid containerd >/dev/null || daemon_start containerd containerd --config "$GPU_MEM_RUN/containerd.toml"
+  daemon_ready containerd 30 test -S "$GPU_MEM_RUN/containerd.sock"
+  start_engine
+  say "Docker engine: ready at $DOCKER_HOST"
+}
+
+# Containers outlive a dead engine; the low-level runtime still knows them.
+end_containers() {
+  local state
+  if daemon_pid dockerd >/dev/null; then
+    docker ps -aq | xargs -r timeout 60 docker rm -f >/dev/null || true
+  fi
+  for state in "$GPU_MEM_RUN"/docker-exec/runtime-*/moby/*/state.json; do
+    [[ -e $state ]] || continue
+    state=$(dirname "$state")
+    runc --root "$(dirname "$state")" delete --force "$(basename "$state")" || true
+  done
+}
+
+end_shims() {
+  local pid
+  for pid in $(pgrep -f "containerd-shim.*$GPU_MEM_RUN/containerd.sock" || true); do
+    kill -KILL "$pid" 2>/dev/null || true
+    wait_until 5 gone "$pid" || die "containerd-shim (pid $pid) does not end"
+  done
+}
+
+stop() {
+  end_containers
+  daemon_stop dockerd 30
+  end_shims
+  daemon_stop containerd
+  our_mounts docker | xargs -r umount
+  our_mounts containerd | xargs -r umount
+  ip link delete "$bridge" 2>/dev/null || true
+  rm -f "$socket"
+  say "Docker engine: stopped"
+}
+
+need_root
+case ${1:-} in
+  start) start ;;
+  stop) stop ;;
+  restart) daemon_stop dockerd 30 && start_engine ;;
+  *) usage "start|stop|restart" ;;
+esac

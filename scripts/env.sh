@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# Settings of the development cluster, all with defaults. Sourced by every
+# script and by make's recipes; README.md beside this file describes them.
+
+GPU_MEM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+: "${GPU_MEM_SLOT:=0}"
+: "${GPU_MEM_RUN:=/var/lib/nomad-gpu-mem/cluster-$GPU_MEM_SLOT}"
+: "${GPU_MEM_CACHE:=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nomad-gpu-mem}"
+: "${GPU_MEM_STORE:=file}"
+: "${GPU_MEM_NOMAD_PORT:=$((4646 + 10 * GPU_MEM_SLOT))}"
+: "${GPU_MEM_CONSUL_PORT:=$((8500 + 10 * GPU_MEM_SLOT))}"
+
+# A real driver has both a library and a control device; one alone is a
+# leftover or a container without a GPU.
+if [[ -z ${GPU_MEM_GPUS:-} ]]; then
+  GPU_MEM_GPUS=fake
+  if [[ -c /dev/nvidiactl ]] && ldconfig -p | grep -q 'libnvidia-ml\.so\.1'; then
+    GPU_MEM_GPUS=real
+  fi
+fi
+
+# The cache comes last on PATH: what the machine has is preferred.
+case ":$PATH:" in
+  *":$GPU_MEM_CACHE/bin:"*) ;;
+  *) PATH=$PATH:/usr/sbin:/sbin:$GPU_MEM_CACHE/bin ;;
+esac
+: "${NOMAD:=$(command -v nomad || echo "$GPU_MEM_CACHE/bin/nomad")}"
+: "${CONSUL:=$(command -v consul || echo "$GPU_MEM_CACHE/bin/consul")}"
+GOLANGCI_LINT=$GPU_MEM_CACHE/bin/golangci-lint # the pinned one, always
+
+export PATH NOMAD CONSUL GOLANGCI_LINT GPU_MEM_ROOT GPU_MEM_SLOT GPU_MEM_RUN \
+  GPU_MEM_CACHE GPU_MEM_STORE GPU_MEM_NOMAD_PORT GPU_MEM_CONSUL_PORT GPU_MEM_GPUS

@@ -1,0 +1,104 @@
+# shellcheck shell=bash
+# Functions that the scripts share: messages, waiting, and daemons that are
+# known by a pid file. Source it after `set -euo pipefail`.
+
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+need_root() { ((EUID == 0)) || die "$(basename "$0") needs root: it runs a Docker engine and makes device nodes"; }
+
+need() {
+  local tool
+  for tool; do
+    command -v "$tool" >/dev/null || die "$tool is missing: run 'make deps tools' first"
+  done
+}
+
+# wait_until SECONDS COMMAND...: true as soon as the command succeeds, false if
+# it never does in that time.
+wait_until() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    ((SECONDS < deadline)) || return 1
+    sleep 0.2
+  done
+}
+
+# A daemon NAME has $GPU_MEM_RUN/NAME.pid and $GPU_MEM_RUN/NAME.log. Its
+# environment is marked with the run directory, and so is that of all it starts:
+# a pid alone may long be another process's.
+mark=GPU_MEM_DAEMON_OF=$GPU_MEM_RUN
+
+is_ours() { grep -qzxF -- "$mark" "/proc/$1/environ"; } 2>/dev/null
+
+# daemon_pid NAME: its process id, if it is alive.
+daemon_pid() {
+  local pid
+  pid=$(cat "$GPU_MEM_RUN/$1.pid" 2>/dev/null) && is_ours "$pid" && say "$pid"
+}
+
+# daemon_start NAME COMMAND...: starts it apart from this terminal. The log is
+# kept across restarts.
+daemon_start() {
+  local name=$1
+  shift
+  mkdir -p "$GPU_MEM_RUN"
+  setsid env "$mark" "$@" </dev/null >>"$GPU_MEM_RUN/$name.log" 2>&1 &
+  say $! >"$GPU_MEM_RUN/$name.pid"
+  disown
+}
+
+# daemon_ready NAME SECONDS COMMAND...: waits until the command succeeds. Says
+# what the daemon logged if it dies or takes too long.
+daemon_ready() {
+  local name=$1 seconds=$2
+  shift 2
+  wait_until "$seconds" ready_or_dead "$name" "$@" && daemon_pid "$name" >/dev/null && return
+  printf -- '--- last lines of %s\n' "$GPU_MEM_RUN/$name.log" >&2
+  tail -n 20 "$GPU_MEM_RUN/$name.log" >&2
+  die "$name did not become ready within $seconds s"
+}
+
+ready_or_dead() {
+  local name=$1
+  shift
+  "$@" || ! daemon_pid "$name"
+}
+
+# daemon_stop NAME [SECONDS]: asks it to end, then makes it.
+daemon_stop() {
+  local name=$1 seconds=${2:-15} pid
+  if pid=$(daemon_pid "$name"); then
+    kill -TERM "$pid" 2>/dev/null || true
+    wait_until "$seconds" gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
+    wait_until 5 gone "$pid" || die "$name (pid $pid) does not end"
+  fi
+  rm -f "$GPU_MEM_RUN/$name.pid"
+}
+
+gone() { [[ ! -e /proc/$1 ]] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status"; }
+
+# our_pids: every process that a daemon of this cluster started, or is.
+our_pids() {
+  local dir
+  for dir in /proc/[0-9]*; do
+    if is_ours "${dir#/proc/}"; then say "${dir#/proc/}"; fi
+  done
+}
+
+# our_mounts PREFIX: mount points under $GPU_MEM_RUN/PREFIX, the deepest first.
+our_mounts() {
+  awk -v prefix="$GPU_MEM_RUN/${1:-}" 'index($2, prefix) == 1 { print $2 }' /proc/self/mounts | sort -r
+}
+
+usage() {
+  printf 'usage: %s %s\n' "$(basename "$0")" "$1" >&2
+  exit 2
+}
