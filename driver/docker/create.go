@@ -1,0 +1,81 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
+)
+
+// Spec describes a container to create.
+type Spec struct {
+	// Name is the container's name. Labels in Config say which attempt of which task it is.
+	Name    string
+	Config  *container.Config
+	Host    *container.HostConfig
+	Network *network.NetworkingConfig
+}
+
+// Create makes a container and returns its ID.
+//
+// A container that already has the name was left by an earlier attempt, or by a call whose answer got lost. If it runs and
+// carries all labels of spec, it is this very attempt: its ID is returned, and Start on it does nothing. Any other one is
+// removed. Failures that pass by themselves are retried.
+//
+// Errors: ErrImage (the image is gone), ErrRuntimeMissing, ErrVolumeInUse, ErrUnavailable, or what the daemon says of a bad
+// spec.
+func (c *Client) Create(ctx context.Context, spec Spec) (string, error) {
+	for range conflicts {
+		id, err := c.create(ctx, spec)
+		if !cerrdefs.IsConflict(err) {
+			return id, wrap(err, "creating container %s", spec.Name)
+		}
+		adopted, err := c.settle(ctx, spec)
+		if adopted != "" || err != nil {
+			return adopted, err
+		}
+	}
+	return "", fmt.Errorf("creating container %s: its name was taken again %d times; does something else make containers "+
+		"of this name?", spec.Name, conflicts)
+}
+
+// conflicts is how often Create makes room for a name.
+const conflicts = 5
+
+func (c *Client) create(ctx context.Context, spec Spec) (id string, err error) {
+	err = c.timing.retry(ctx, func() error {
+		created, err := c.api.ContainerCreate(ctx, spec.Config, spec.Host, spec.Network, nil, spec.Name)
+		id = created.ID
+		return err
+	})
+	return id, err
+}
+
+// settle looks at the container that has the name of spec: it returns its ID if it is to be adopted, and removes it if not.
+func (c *Client) settle(ctx context.Context, spec Spec) (adopted string, err error) {
+	there, err := c.Inspect(ctx, spec.Name)
+	if errors.Is(err, ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if there.Running && carries(there.Labels, spec.Config.Labels) {
+		return there.ID, nil
+	}
+	return "", c.Remove(ctx, there.ID)
+}
+
+// carries reports whether a container has all labels that were asked for; more may come from its image. Without any to ask
+// for, nothing is known of it.
+func carries(has, want map[string]string) bool {
+	for key, value := range want {
+		if got, ok := has[key]; !ok || got != value {
+			return false
+		}
+	}
+	return len(want) > 0
+}

@@ -1,0 +1,109 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+)
+
+var (
+	// ErrNotFound: the daemon answers, and it has no such container.
+	ErrNotFound = errors.New("no such container")
+	// ErrUnavailable: the daemon cannot be reached or broke off. It says nothing about any container.
+	ErrUnavailable = errors.New("docker daemon is not reachable")
+	// ErrRuntimeMissing: the container asks for a runtime (or a GPU driver) that the daemon does not have.
+	ErrRuntimeMissing = errors.New("container runtime is not known to docker " +
+		"(install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure --runtime=docker`, restart docker)")
+	// ErrDeviceMissing: the runtime is there, but it cannot resolve a device that the container was given.
+	ErrDeviceMissing = errors.New("device is not known to the container runtime " +
+		"(regenerate its CDI specification with `nvidia-ctk cdi generate`)")
+	// ErrImage: the image is neither here nor to be had: bad name, no registry, no rights, timeout.
+	ErrImage = errors.New("image cannot be had")
+	// ErrVolumeInUse: a volume is still attached on another node.
+	ErrVolumeInUse = errors.New("volume is attached on another node")
+	// ErrNotRunning: the container is there, but it does not run.
+	ErrNotRunning = errors.New("container is not running")
+	// ErrLogsUnreadable: the container's log driver keeps nothing that could be read back.
+	ErrLogsUnreadable = errors.New("log driver does not support reading")
+	// ErrStuck: the daemon could not end or remove the container in time.
+	ErrStuck = errors.New("container does not go away (a process stuck in a device driver cannot be killed; " +
+		"look for state D on the host)")
+)
+
+// wrap says what failed and, where the daemon's answer is a known one, adds its sentinel. Nil stays nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	what := fmt.Sprintf(format, args...)
+	if is := sentinel(err); is != nil && !errors.Is(err, is) {
+		return fmt.Errorf("%s: %w: %w", what, is, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// sentinel finds the sentinel of an answer of the daemon, or of its silence. Nil: none.
+func sentinel(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil // the caller's doing, not the daemon's
+	}
+	if is := sentinelOfText(err.Error()); is != nil {
+		return is
+	}
+	switch {
+	case cerrdefs.IsNotFound(err):
+		return ErrNotFound
+	case unreachable(err):
+		return ErrUnavailable
+	case cerrdefs.IsNotImplemented(err):
+		return ErrLogsUnreadable // the one call of ours that answers so
+	}
+	return nil
+}
+
+// sentinelOfText reads what the daemon tells only in words, for the status codes do not keep these cases apart.
+func sentinelOfText(text string) error {
+	text = strings.ToLower(text)
+	for _, known := range []struct {
+		words string
+		is    error
+	}{
+		{"unknown runtime specified", ErrRuntimeMissing},
+		{"unknown or invalid runtime name", ErrRuntimeMissing},
+		{"could not select device driver", ErrRuntimeMissing},
+		{"unresolvable cdi devices", ErrDeviceMissing},
+		{"no such image", ErrImage},
+		{"attached on another node", ErrVolumeInUse},
+		{"does not support reading", ErrLogsUnreadable},
+		{"is not running", ErrNotRunning},
+	} {
+		if strings.Contains(text, known.words) {
+			return known.is
+		}
+	}
+	return nil
+}
+
+func unreachable(err error) bool {
+	var netErr net.Error
+	return client.IsErrConnectionFailed(err) || cerrdefs.IsUnavailable(err) || errors.As(err, &netErr) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// passing reports whether the same call may succeed in a moment. An internal error (500) without a known cause counts: the
+// daemon also answers so while it starts or stops.
+func passing(err error) bool {
+	switch is := sentinel(err); {
+	case errors.Is(is, ErrUnavailable):
+		return true
+	case is != nil:
+		return false
+	}
+	return cerrdefs.IsInternal(err)
+}

@@ -1,0 +1,175 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/pkg/jsonmessage"
+)
+
+// Image is what a task needs to know of the image it runs from.
+type Image struct {
+	ID         string
+	Env        []string
+	User       string
+	StopSignal string
+	Labels     map[string]string
+}
+
+// PullRequest asks for an image.
+type PullRequest struct {
+	// Ref is the image's name as in a job: "redis", "redis:7", "host:5000/team/app@sha256:...", or an image ID. A leading
+	// "https://" is ignored.
+	Ref string
+	// Force pulls even if the image is there.
+	Force bool
+	// Load opens an image archive (as from docker save) that is loaded in place of a pull. Nil: none.
+	Load func() (io.ReadCloser, error)
+	// Auth are the task's own credentials. Nil: those of Config.
+	Auth *Auth
+	// AuthSoftFail makes credentials that cannot be had a message to Progress, and the pull anonymous.
+	AuthSoftFail bool
+	// Timeout bounds the whole, IdleTimeout the time without any news from the daemon. 0: no bound.
+	Timeout, IdleTimeout time.Duration
+	// Progress is told every two minutes how far the pull is. May be nil.
+	Progress func(msg string)
+}
+
+func (r PullRequest) progress(format string, args ...any) {
+	if r.Progress != nil {
+		r.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// EnsureImage sees to it that an image is there.
+//
+// An image with a fixed name (a tag other than latest, a digest, an ID) that is there is used as it is, unless Force is set.
+// Else it is loaded from the archive, if there is one, and pulled if not. So "latest" is pulled at every start, and an image
+// of that tag that was made locally and exists in no registry is an error.
+//
+// Calls for the same image and credentials share one pull, each with its own Timeout. All errors are ErrImage, but for
+// ErrUnavailable and a ctx that ends.
+func (c *Client) EnsureImage(ctx context.Context, req PullRequest) (Image, error) {
+	ref, err := parseRef(req.Ref)
+	if err != nil {
+		return Image{}, err
+	}
+	if req.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, req.Timeout, fmt.Errorf(
+			"%w: %q was not there within %s, raise image_pull_timeout or look at the registry: %w",
+			ErrImage, req.Ref, req.Timeout, context.DeadlineExceeded))
+		defer cancel()
+	}
+	if ref.fixed && !req.Force {
+		img, err := c.inspectImage(ctx, ref)
+		if err == nil || !errors.Is(err, ErrImage) {
+			return img, err
+		}
+	}
+	if err := c.fetch(ctx, ref, req); err != nil {
+		return Image{}, err
+	}
+	return c.inspectImage(ctx, ref)
+}
+
+// fetch brings an image here that is not, or that may have changed.
+func (c *Client) fetch(ctx context.Context, ref imageRef, req PullRequest) error {
+	switch {
+	case req.Load != nil:
+		return c.load(ctx, ref, req.Load)
+	case ref.registry == "":
+		return fmt.Errorf("%w: %q is an image ID that is not on this host, and IDs cannot be pulled: name a repository",
+			ErrImage, ref.name)
+	default:
+		return c.pull(ctx, ref, req)
+	}
+}
+
+func (c *Client) load(ctx context.Context, ref imageRef, open func() (io.ReadCloser, error)) error {
+	archive, err := open()
+	if err != nil {
+		return fmt.Errorf("%w: opening the archive of %q: %w", ErrImage, ref.name, err)
+	}
+	defer archive.Close()
+	loaded, err := c.api.ImageLoad(ctx, archive)
+	if err != nil {
+		return imageError(err, "loading %q from its archive", ref.name)
+	}
+	defer loaded.Body.Close()
+	err = readMessages(loaded.Body, func(jsonmessage.JSONMessage) {})
+	return imageError(err, "loading %q from its archive", ref.name)
+}
+
+// imageError is wrap for calls that bring an image here: whatever the daemon could not do is ErrImage.
+func imageError(err error, format string, args ...any) error {
+	err = wrap(err, format, args...)
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrImage) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrImage, err)
+}
+
+// inspectImage looks an image up. ErrImage if it is not there.
+func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) {
+	got, err := c.api.ImageInspect(ctx, ref.name)
+	if cerrdefs.IsNotFound(err) {
+		return Image{}, fmt.Errorf("%w: %q is not on this host: %w", ErrImage, ref.name, err)
+	}
+	if err != nil {
+		return Image{}, wrap(err, "looking up image %q", ref.name)
+	}
+	img := Image{ID: got.ID}
+	if got.Config != nil {
+		img.Env = got.Config.Env
+		img.User = got.Config.User
+		img.StopSignal = got.Config.StopSignal
+		img.Labels = got.Config.Labels
+	}
+	return img, nil
+}
+
+// RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error.
+func (c *Client) RemoveImage(ctx context.Context, id string) error {
+	_, err := c.api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) {
+		return nil
+	}
+	return wrap(err, "removing image %s", id)
+}
+
+// imageRef is a parsed image name.
+type imageRef struct {
+	name     string // complete: with registry and tag, or an image ID
+	registry string // host[:port], "docker.io" for Docker Hub; empty for an image ID
+	fixed    bool   // names one image for good: it need not be pulled if it is there
+}
+
+func parseRef(name string) (imageRef, error) {
+	if name == "" {
+		return imageRef{}, fmt.Errorf("%w: image name required", ErrImage)
+	}
+	ref, err := reference.ParseAnyReference(strings.TrimPrefix(name, "https://"))
+	if err != nil {
+		return imageRef{}, fmt.Errorf("%w: %q is not an image name: %w", ErrImage, name, err)
+	}
+	named, ok := ref.(reference.Named)
+	if !ok {
+		return imageRef{name: ref.String(), fixed: true}, nil
+	}
+	named = reference.TagNameOnly(named)
+	_, digested := named.(reference.Digested)
+	tagged, hasTag := named.(reference.Tagged)
+	return imageRef{
+		name:     named.String(),
+		registry: reference.Domain(named),
+		fixed:    digested || (hasTag && tagged.Tag() != "latest"),
+	}, nil
+}

@@ -1,0 +1,54 @@
+package docker
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/network"
+)
+
+// Info is what the daemon says of itself.
+type Info struct {
+	Version       string
+	OSType        string
+	CgroupVersion string   // "1" or "2"
+	BridgeIP      string   // gateway of the network "bridge"; empty if there is none
+	Runtimes      []string // sorted
+}
+
+// Info asks the daemon for its version and abilities. ErrUnavailable if it is away.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	got, err := c.api.Info(ctx)
+	if err != nil {
+		return Info{}, wrap(err, "asking docker for its version")
+	}
+	bridge, err := c.bridgeIP(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{
+		Version:       got.ServerVersion,
+		OSType:        got.OSType,
+		CgroupVersion: got.CgroupVersion,
+		BridgeIP:      bridge,
+		Runtimes:      slices.Sorted(maps.Keys(got.Runtimes)),
+	}, nil
+}
+
+func (c *Client) bridgeIP(ctx context.Context) (string, error) {
+	bridge, err := c.api.NetworkInspect(ctx, "bridge", network.InspectOptions{})
+	if cerrdefs.IsNotFound(err) {
+		return "", nil // dockerd runs with --bridge=none
+	}
+	if err != nil {
+		return "", wrap(err, "asking docker for its bridge network")
+	}
+	for _, ipam := range bridge.IPAM.Config {
+		if ipam.Gateway != "" {
+			return ipam.Gateway, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,172 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+)
+
+// LogMark is the place of one piece of output in one stream. The parts of a long line share their time, so the time alone does
+// not say where to go on.
+type LogMark struct {
+	Time  time.Time `json:"time"`
+	Count int       `json:"count"` // pieces with this time so far, this one included
+}
+
+// LogPosition is how far a container's output was delivered: the last mark of each stream. The zero value is the beginning;
+// the present time with a count of 0 is "from now on".
+type LogPosition struct {
+	Stdout LogMark `json:"stdout"`
+	Stderr LogMark `json:"stderr"`
+}
+
+// LineSink takes one line with its newline, or one part of a line that is long or has none. data is valid during the call only.
+type LineSink func(at LogMark, data []byte) error
+
+// Logs delivers a started container's output after from, byte for byte and each piece once, until the container has ended and
+// everything was delivered. It survives lost connections and restarts of the daemon. With tty all output goes to stdout.
+//
+// The sinks are called one at a time. If one fails, Logs returns its error as it is; the caller goes on later from the marks that
+// it kept. Other errors: ErrNotFound (the container was removed), ErrLogsUnreadable (nothing to be had, ever), the cause
+// of ctx.
+func (c *Client) Logs(ctx context.Context, id string, from LogPosition, tty bool, stdout, stderr LineSink) error {
+	follower := &follower{
+		stdout: cursor{after: from.Stdout, sink: stdout},
+		stderr: cursor{after: from.Stderr, sink: stderr},
+	}
+	poll := c.timing.poll()
+	for {
+		// A stream may end early: the daemon stops, or loses the last lines while following. Only one that was opened after
+		// the container's end, and ended by itself, is known to be complete.
+		at, err := c.Inspect(ctx, id)
+		if err == nil {
+			err = c.copyLogs(ctx, id, at.Running, tty, follower)
+			if err == nil && !at.Running {
+				return nil
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if failed := (sinkError{}); errors.As(err, &failed) {
+			return failed.error
+		}
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrLogsUnreadable) {
+			return err
+		}
+		if err == nil {
+			poll = c.timing.poll()
+		}
+		if err := poll.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// copyLogs delivers one stream to its end. Nil means that it ended by itself.
+func (c *Client) copyLogs(ctx context.Context, id string, follow, tty bool, to *follower) error {
+	body, err := c.api.ContainerLogs(ctx, id, container.LogsOptions{
+		ShowStdout: true,
+		ShowStderr: true,
+		Timestamps: true,
+		Follow:     follow,
+		Since:      to.since(),
+	})
+	if err != nil {
+		return wrap(err, "reading the logs of container %s", id)
+	}
+	defer body.Close()
+	to.reopen()
+	var stream frames = &multiplexed{r: body}
+	if tty {
+		stream = newTerminal(body)
+	}
+	for {
+		piece, err := stream.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return wrap(err, "reading the logs of container %s", id)
+		}
+		if err := to.deliver(piece); err != nil {
+			return err
+		}
+	}
+}
+
+// follower sorts pieces into the two streams and drops those that were delivered before.
+type follower struct{ stdout, stderr cursor }
+
+// slack is how much earlier than an older piece of the other stream a piece may be stamped: the daemon stamps first and writes
+// then, each stream for itself.
+const slack = time.Minute
+
+// since is where the daemon should begin to read, in its notation. Empty: at the beginning. It need not be exact.
+func (f *follower) since() string {
+	last := f.stdout.after.Time
+	if f.stderr.after.Time.After(last) {
+		last = f.stderr.after.Time
+	}
+	if last.IsZero() {
+		return ""
+	}
+	last = last.Add(-slack)
+	return fmt.Sprintf("%d.%09d", last.Unix(), last.Nanosecond())
+}
+
+func (f *follower) reopen() {
+	f.stdout.reopen()
+	f.stderr.reopen()
+}
+
+func (f *follower) deliver(piece frame) error {
+	if piece.stream == stdcopy.Stderr {
+		return f.stderr.deliver(piece)
+	}
+	return f.stdout.deliver(piece)
+}
+
+// cursor is the place in one stream.
+type cursor struct {
+	sink  LineSink
+	after LogMark // the last piece delivered
+	read  LogMark // the last piece read since the stream was opened
+	fresh bool    // past the pieces delivered before; from there on everything is new, even if the clock was set back
+}
+
+func (c *cursor) reopen() {
+	c.read, c.fresh = LogMark{}, false
+}
+
+func (c *cursor) deliver(piece frame) error {
+	if c.read.Time.Equal(piece.at) {
+		c.read.Count++
+	} else {
+		c.read = LogMark{Time: piece.at, Count: 1}
+	}
+	if !c.fresh && !c.read.isAfter(c.after) {
+		return nil
+	}
+	c.fresh = true
+	if err := c.sink(c.read, piece.data); err != nil {
+		return sinkError{err}
+	}
+	c.after = c.read
+	return nil
+}
+
+func (m LogMark) isAfter(other LogMark) bool {
+	if m.Time.Equal(other.Time) {
+		return m.Count > other.Count
+	}
+	return m.Time.After(other.Time)
+}
+
+// sinkError keeps a sink's failure apart from the daemon's.
+type sinkError struct{ error }

@@ -1,0 +1,68 @@
+package docker
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// timing holds the package's patience. Tests shorten it.
+type timing struct {
+	progressEvery time.Duration // between two reports of a pull
+	stopGrace     time.Duration // on top of the kill timeout, before a container counts as stuck
+	removeGrace   time.Duration // before a container that does not go away counts as stuck
+	retryFirst    time.Duration // pause before the first retry of a failed call; it grows fourfold
+	retryTries    uint          // attempts of a call that the daemon may fail for passing reasons
+	pollFirst     time.Duration // pause before the daemon is asked again whether something has changed
+	pollMost      time.Duration // to which that pause grows
+	drainGrace    time.Duration // for the last output of a terminal whose process has ended
+}
+
+var defaultTiming = timing{
+	progressEvery: 2 * time.Minute,
+	stopGrace:     5 * time.Minute,
+	removeGrace:   2 * time.Minute,
+	retryFirst:    200 * time.Millisecond,
+	retryTries:    4,
+	pollFirst:     50 * time.Millisecond,
+	pollMost:      5 * time.Second,
+	drainGrace:    500 * time.Millisecond,
+}
+
+// retry calls op until it succeeds, fails for good, or was tried often enough. The last error is returned.
+func (t timing) retry(ctx context.Context, op func() error) error {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval = t.retryFirst
+	pause.Multiplier = 4
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := op()
+		if err != nil && !passing(err) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pause), backoff.WithMaxTries(t.retryTries), backoff.WithMaxElapsedTime(0))
+	return err
+}
+
+// poller paces a loop that asks the daemon again and again.
+type poller struct{ pause *backoff.ExponentialBackOff }
+
+func (t timing) poll() poller {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval = t.pollFirst
+	pause.MaxInterval = t.pollMost
+	return poller{pause}
+}
+
+// wait pauses, a little longer each time. It fails only when ctx ends.
+func (p poller) wait(ctx context.Context) error {
+	timer := time.NewTimer(p.pause.NextBackOff())
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
