@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Writes the CDI spec that tells NVIDIA's container runtime what a GPU is made
 # of. For real GPUs NVIDIA's own generator does it. A simulated GPU is a null
-# device, so that a container can be seen to have it or not.
+# device, so that a container can be seen to have it or not; which ones there
+# are is in the state file of the fake NVML, $GPU_MEM_RUN/nvml.state.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -37,6 +38,7 @@ if [[ $GPU_MEM_GPUS == real ]]; then
   nvidia-ctk cdi generate --device-name-strategy=uuid --format=json --output="$spec" 2>>"$GPU_MEM_RUN/cdi.log" ||
     die "nvidia-ctk cannot describe the GPUs, see $GPU_MEM_RUN/cdi.log"
 else
+  [[ -e $FAKE_NVML_STATE ]] || cp "$GPU_MEM_FAKE_STATE" "$FAKE_NVML_STATE"
   devices | jq -s --arg kind "$kind" '{cdiVersion: "0.5.0", kind: $kind, devices: .}' >"$spec"
 fi
-say "CDI: $(jq -r '[.devices[].name] | join(" ")' "$spec")"
+say "GPUs ($GPU_MEM_GPUS): $(jq -r '[.devices[].name | select(. != "all")] | join(" ")' "$spec")"

@@ -19,6 +19,12 @@ if [[ -z ${GPU_MEM_GPUS:-} ]]; then
   fi
 fi
 
+# What the plugins load as NVML, and the state file of a simulated one.
+NVML_LIBRARY=libnvidia-ml.so.1
+[[ $GPU_MEM_GPUS == real ]] || NVML_LIBRARY=$GPU_MEM_ROOT/bin/libnvidia-ml.so.1
+FAKE_NVML_STATE=$GPU_MEM_RUN/nvml.state
+: "${GPU_MEM_FAKE_STATE:=$GPU_MEM_ROOT/scripts/gpus/one.state}"
+
 # The cache comes last on PATH: what the machine has is preferred.
 case ":$PATH:" in
   *":$GPU_MEM_CACHE/bin:"*) ;;
@@ -29,4 +35,5 @@ esac
 GOLANGCI_LINT=$GPU_MEM_CACHE/bin/golangci-lint # the pinned one, always
 
 export PATH NOMAD CONSUL GOLANGCI_LINT GPU_MEM_ROOT GPU_MEM_SLOT GPU_MEM_RUN \
-  GPU_MEM_CACHE GPU_MEM_STORE GPU_MEM_NOMAD_PORT GPU_MEM_CONSUL_PORT GPU_MEM_GPUS
+  GPU_MEM_CACHE GPU_MEM_STORE GPU_MEM_NOMAD_PORT GPU_MEM_CONSUL_PORT \
+  GPU_MEM_GPUS GPU_MEM_FAKE_STATE NVML_LIBRARY FAKE_NVML_STATE

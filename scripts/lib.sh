@@ -63,6 +63,7 @@ daemon_ready() {
   wait_until "$seconds" ready_or_dead "$name" "$@" && daemon_pid "$name" >/dev/null && return
   printf -- '--- last lines of %s\n' "$GPU_MEM_RUN/$name.log" >&2
   tail -n 20 "$GPU_MEM_RUN/$name.log" >&2
+  daemon_pid "$name" >/dev/null || die "$name ended while it started"
   die "$name did not become ready within $seconds s"
 }
 
@@ -95,7 +96,7 @@ our_pids() {
 
 # our_mounts PREFIX: mount points under $GPU_MEM_RUN/PREFIX, the deepest first.
 our_mounts() {
-  awk -v prefix="$GPU_MEM_RUN/${1:-}" 'index($2, prefix) == 1 { print $2 }' /proc/self/mounts | sort -r
+  awk -v prefix="$GPU_MEM_RUN/$1" 'index($2, prefix) == 1 { print $2 }' /proc/self/mounts | sort -r
 }
 
 usage() {

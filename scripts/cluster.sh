@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# A whole cluster on one machine: Docker engine, GPUs, allocation table, Nomad.
+#
+#   up    installs, builds and starts what is missing; idempotent
+#   down  ends all of it, the tasks too, and removes the run directory
+#   env   prints how to reach it, as `export` lines for eval
+set -euo pipefail
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$scripts/lib.sh"
+
+steps=${GPU_MEM_STEPS:-6} # demo.sh has more
+number=0
+step() { say "[$((++number))/$steps] $*"; }
+
+up() {
+  need_root
+  step "Debian packages"
+  "$scripts/deps.sh"
+  step "Tools, from $GPU_MEM_CACHE"
+  "$scripts/tools.sh" nomad consul runtime
+  step "Program and fake NVML"
+  "$scripts/build.sh" program fakenvml
+  step "Docker engine with NVIDIA's runtime, and its GPUs"
+  "$scripts/dockerd.sh" start
+  "$scripts/image.sh"
+  "$scripts/cdi.sh"
+  step "Allocation table"
+  if [[ $GPU_MEM_STORE == consul ]]; then
+    "$scripts/consul.sh" start
+  else
+    say "File: $GPU_MEM_RUN/table.json"
+  fi
+  step "Nomad with both plugins"
+  "$scripts/nomad.sh" start
+}
+
+# While the agent lives it can take down what it made for its tasks: network
+# namespaces, firewall rules, mounts.
+end_jobs() {
+  local namespace job
+  daemon_pid nomad >/dev/null || return 0
+  eval "$(environment)"
+  while read -r namespace job; do
+    "$NOMAD" job stop -namespace="$namespace" -detach -purge -yes "$job" >/dev/null || true
+  done < <("$NOMAD" operator api '/v1/jobs?namespace=*' | jq -r '.[] | "\(.Namespace) \(.ID)"')
+  wait_until 30 no_containers || say "some tasks have not ended by themselves"
+}
+
+no_containers() { [[ -z $(docker ps -q) ]]; }
+
+# Nomad's helpers for logs and its network bridge outlive the agent.
+end_remains() {
+  local pid subnet=10.214.$GPU_MEM_SLOT.0/24 bridge=gpunomad$GPU_MEM_SLOT
+  for pid in $(our_pids); do
+    kill -KILL "$pid" 2>/dev/null || true
+    wait_until 5 gone "$pid" || die "process $pid does not end"
+  done
+  our_mounts "" | xargs -r umount
+  ip link delete "$bridge" 2>/dev/null || true
+  iptables -D NOMAD-ADMIN -d "$subnet" -o "$bridge" -j ACCEPT 2>/dev/null || true
+}
+
+down() {
+  need_root
+  end_jobs
+  "$scripts/nomad.sh" stop
+  "$scripts/dockerd.sh" stop
+  "$scripts/consul.sh" stop
+  end_remains
+  rm -rf --one-file-system "$GPU_MEM_RUN"
+}
+
+environment() {
+  say "export NOMAD_ADDR=http://127.0.0.1:$GPU_MEM_NOMAD_PORT"
+  say "export DOCKER_HOST=unix://$GPU_MEM_RUN/docker.sock"
+  say "export FAKE_NVML_STATE=$FAKE_NVML_STATE"
+  if [[ $GPU_MEM_STORE == consul ]]; then
+    say "export CONSUL_HTTP_ADDR=http://127.0.0.1:$GPU_MEM_CONSUL_PORT"
+  fi
+}
+
+case ${1:-} in
+  up) up ;;
+  down) down ;;
+  env) environment ;;
+  *) usage "up|down|env" ;;
+esac

@@ -1,0 +1,22 @@
+// Command fakenvml compiles the fake NVML into the folder that is its argument.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"nomad-gpu-mem/internal/nvml/fakenvml"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: fakenvml FOLDER")
+		os.Exit(2)
+	}
+	library, err := fakenvml.Build(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(library)
+}
