@@ -13,6 +13,10 @@ import (
 // a booking.
 const BookingEnvPrefix = "GPU_MEM_RESERVATION_"
 
+// maxUnitMiB bounds a unit's memory, so that no sum of units overflows. No GPU
+// has a pebibyte.
+const maxUnitMiB = 1 << 30
+
 // Booking is what Nomad's scheduler gave to one device ask of a task: units of
 // one GPU. The device plugin's Reserve returns it as environment, the only
 // thing that a task driver outside Nomad's process is given, and the only
@@ -34,8 +38,8 @@ func (b Booking) Validate() error {
 	switch {
 	case b.GPU == "":
 		return fmt.Errorf("booking without a GPU: %w", ErrInvalid)
-	case b.UnitMiB == 0:
-		return fmt.Errorf("booking of GPU %s: unit of 0 MiB: %w", b.GPU, ErrInvalid)
+	case b.UnitMiB == 0 || b.UnitMiB > maxUnitMiB:
+		return fmt.Errorf("booking of GPU %s: unit of %d MiB: %w", b.GPU, b.UnitMiB, ErrInvalid)
 	case len(b.Units) == 0:
 		return fmt.Errorf("booking of GPU %s: no units: %w", b.GPU, ErrInvalid)
 	case b.Of <= 0 || b.Of > maxUnits:
@@ -65,7 +69,7 @@ func (b Booking) Env() (key, value string, err error) {
 // asks that Nomad placed on one GPU become one booking with the units of both.
 // The map must be the one that only device plugins write (Nomad's DeviceEnv):
 // a task's own environment could claim anything. The result is nil if there is
-// none.
+// none. An error matches ErrInvalid.
 func ParseBookings(env map[string]string) ([]Booking, error) {
 	merged := map[GPUID]Booking{}
 	for key, value := range env {
@@ -74,7 +78,7 @@ func ParseBookings(env map[string]string) ([]Booking, error) {
 		}
 		var b Booking
 		if err := json.Unmarshal([]byte(value), &b); err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", key, err)
+			return nil, fmt.Errorf("environment variable %s: %w: %w", key, ErrInvalid, err)
 		}
 		if err := b.Validate(); err != nil {
 			return nil, fmt.Errorf("environment variable %s: %w", key, err)

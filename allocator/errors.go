@@ -21,6 +21,10 @@ var (
 	// claiming and releasing are idempotent.
 	ErrUnavailable = errors.New("allocation table is not reachable")
 
+	// ErrClosed is returned by every call on a store that is closed, and by
+	// the calls in progress that closing it ends.
+	ErrClosed = errors.New("allocation table is closed")
+
 	// ErrDenied is returned when the store refuses the request for lack of
 	// permission. A denied read is not an empty table.
 	ErrDenied = errors.New("permission denied by the allocation table")

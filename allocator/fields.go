@@ -1,7 +1,9 @@
 package allocator
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -13,25 +15,32 @@ import (
 type fields map[string]json.RawMessage
 
 // unmarshalKeeping decodes an object into the struct that known points to and
-// returns the members that the struct has no field for.
+// returns the members that the struct has no field for. Names must match
+// exactly: encoding/json alone would also read "State" into the field "state",
+// and a member that is both read and kept would come back as two.
 func unmarshalKeeping(data []byte, known any) (fields, error) {
-	var unknown fields
-	if err := json.Unmarshal(data, &unknown); err != nil {
+	var members fields
+	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, err
 	}
-	if unknown == nil {
-		return nil, fmt.Errorf("want a JSON object, have null")
+	if members == nil {
+		return nil, errors.New("want a JSON object, have null")
 	}
-	if err := json.Unmarshal(data, known); err != nil {
-		return nil, err
+	target := reflect.ValueOf(known).Elem()
+	for name, index := range jsonFields(target.Type()) {
+		value, given := members[name]
+		if !given {
+			continue
+		}
+		if err := json.Unmarshal(value, target.FieldByIndex(index).Addr().Interface()); err != nil {
+			return nil, fmt.Errorf("field %q: %w", name, err)
+		}
+		delete(members, name)
 	}
-	for name := range jsonNames(reflect.TypeOf(known).Elem()) {
-		delete(unknown, name)
-	}
-	if len(unknown) == 0 {
+	if len(members) == 0 {
 		return nil, nil
 	}
-	return unknown, nil
+	return members, nil
 }
 
 // marshalKeeping encodes the struct together with the members that
@@ -48,18 +57,50 @@ func marshalKeeping(known any, unknown fields) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// jsonNames returns the names under which encoding/json knows the fields of a
-// struct, those of embedded structs included.
-func jsonNames(t reflect.Type) map[string]bool {
-	names := map[string]bool{}
-	for field := range t.Fields() {
+// jsonFields returns the index of each field of a struct, those of embedded
+// structs included, by the name that its tag gives it in JSON.
+func jsonFields(t reflect.Type) map[string][]int {
+	indexes := map[string][]int{}
+	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case field.Anonymous && name == "":
-			maps.Copy(names, jsonNames(field.Type))
-		case field.IsExported() && name != "-" && name != "":
-			names[name] = true
+		if field.IsExported() && name != "-" && name != "" {
+			indexes[name] = field.Index
 		}
 	}
-	return names
+	return indexes
+}
+
+// checkNames returns an error if an object in the JSON text has two members of
+// one name. Decoding would keep the last one only, and the next rewrite would
+// lose the other for good. The text must be valid.
+func checkNames(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	return checkNextNames(d)
+}
+
+func checkNextNames(d *json.Decoder) error {
+	token, err := d.Token()
+	open, nested := token.(json.Delim)
+	if err != nil || !nested {
+		return err
+	}
+	seen := map[json.Token]bool{}
+	for d.More() {
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return err
+			}
+			if seen[name] {
+				return fmt.Errorf("member %q is there twice", name)
+			}
+			seen[name] = true
+		}
+		if err := checkNextNames(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token() // the closing delimiter
+	return err
 }

@@ -27,6 +27,15 @@ func StateKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + stat
 // ClaimsKey is the key of a GPU's ledger.
 func ClaimsKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + claimsSuffix }
 
+// parseNodeKey is the inverse of NodeKey.
+func parseNodeKey(key string) (node string, ok bool) {
+	name, isNode := strings.CutPrefix(key, nodesPrefix)
+	if !isNode {
+		return "", false
+	}
+	return parseElement(name)
+}
+
 // parseGPUKey is the inverse of StateKey and ClaimsKey.
 func parseGPUKey(key string) (gpu GPUID, suffix string, ok bool) {
 	name, isGPU := strings.CutPrefix(key, gpusPrefix)
@@ -34,11 +43,18 @@ func parseGPUKey(key string) (gpu GPUID, suffix string, ok bool) {
 	if !isGPU || at < 0 {
 		return "", "", false
 	}
-	id, err := unescape(name[:at])
-	if err != nil || id == "" || escape(id) != name[:at] {
-		return "", "", false
+	id, ok := parseElement(name[:at])
+	return GPUID(id), name[at:], ok
+}
+
+// parseElement is the inverse of escape. Other spellings of a name are refused:
+// two keys must never stand for one thing.
+func parseElement(s string) (name string, ok bool) {
+	name, err := unescape(s)
+	if err != nil || name == "" || escape(name) != s {
+		return "", false
 	}
-	return GPUID(id), name[at:], true
+	return name, true
 }
 
 // escape makes any name one path element that every store accepts as part of a

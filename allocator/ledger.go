@@ -30,18 +30,21 @@ type Ledger struct {
 // DecodeLedger reads the value of a claims key. No value at all is the empty
 // ledger. An error matches ErrUnreadable.
 func DecodeLedger(value []byte) (*Ledger, error) {
-	l := &Ledger{Version: ledgerVersion}
 	if value == nil {
-		return l, nil
+		return &Ledger{Version: ledgerVersion}, nil
 	}
+	l := &Ledger{}
 	type plain Ledger
 	unknown, err := unmarshalKeeping(value, (*plain)(l))
+	if err == nil {
+		err = checkNames(value)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	l.unknown = unknown
 	if l.Version < 1 || l.Version > ledgerVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", ErrUnreadable, l.Version, ledgerVersion)
+		return nil, fmt.Errorf("%w: version %d, this program reads 1 to %d", ErrUnreadable, l.Version, ledgerVersion)
 	}
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)

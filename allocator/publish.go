@@ -1,11 +1,11 @@
 package allocator
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 )
 
 // PutGPU records a GPU's state, if it differs from the recorded one in more
@@ -13,14 +13,17 @@ import (
 // matches ErrOtherNode. So is an unreadable one: the error matches
 // ErrUnreadable.
 func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
+	if gpu == "" || state.Node == "" {
+		return fmt.Errorf("state of GPU %q on node %q: both are needed: %w", gpu, state.Node, ErrInvalid)
+	}
 	return put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
 		if exists && old.Node != state.Node {
 			return old, false, fmt.Errorf("GPU %s is reported by node %q and by node %q; if it was moved, delete key %s: %w",
 				gpu, old.Node, state.Node, StateKey(gpu), ErrOtherNode)
 		}
 		state.unknown, state.UpdatedAt = old.unknown, old.UpdatedAt
-		if exists && reflect.DeepEqual(old, state) {
-			return old, false, nil
+		if same, err := sameJSON(old, state); err != nil || exists && same {
+			return old, false, err
 		}
 		state.UpdatedAt = t.now()
 		return state, true, nil
@@ -29,14 +32,28 @@ func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 
 // PutNode records a node's state and that it was seen now.
 func (t *Table) PutNode(ctx context.Context, state NodeState) error {
+	if state.Name == "" {
+		return fmt.Errorf("state of a node without a name: %w", ErrInvalid)
+	}
 	return put(ctx, t.store, NodeKey(state.Name), func(old NodeState, _ bool) (NodeState, bool, error) {
 		state.unknown, state.LastSeen = old.unknown, t.now()
 		return state, true, nil
 	})
 }
 
+// sameJSON reports whether both would be written alike. What differs only in
+// memory, such as a nil and an empty set, does not differ.
+func sameJSON(a, b any) (bool, error) {
+	one, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	other, err := json.Marshal(b)
+	return bytes.Equal(one, other), err
+}
+
 // put replaces the state under a key with what decide makes of the old one.
-func put[T any](ctx context.Context, store Store, key string, decide func(old T, exists bool) (T, bool, error)) error {
+func put[T state](ctx context.Context, store Store, key string, decide func(old T, exists bool) (T, bool, error)) error {
 	for range maxRounds {
 		entry, err := store.Get(ctx, key)
 		if err != nil {

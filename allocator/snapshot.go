@@ -72,7 +72,7 @@ func newSnapshot(entries []Entry, version uint64) *Snapshot {
 // add puts one entry into the snapshot. Keys that the table does not know are
 // left alone: they may belong to a newer version.
 func (s *Snapshot) add(entry Entry, gpus map[GPUID]*GPU) error {
-	if strings.HasPrefix(entry.Key, nodesPrefix) {
+	if _, ok := parseNodeKey(entry.Key); ok {
 		node, err := decodeState[NodeState](entry.Value)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package allocator
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -65,14 +66,40 @@ func (s *NodeState) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeState reads the value of a state key. No value is the zero state.
-func decodeState[T any](value []byte) (T, error) {
-	var state T
-	if value == nil {
-		return state, nil
+// check says why a state that was read cannot be one that was written.
+func (s GPUState) check() error {
+	if s.Node == "" {
+		return errors.New("GPU state without a node")
 	}
-	if err := json.Unmarshal(value, &state); err != nil {
-		return state, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	return nil
+}
+
+func (s NodeState) check() error {
+	if s.Name == "" {
+		return errors.New("node state without a name")
+	}
+	return nil
+}
+
+// state is what a device plugin writes: GPUState or NodeState.
+type state interface{ check() error }
+
+// decodeState reads the value of a state key. No value is the zero state. An
+// error matches ErrUnreadable.
+func decodeState[T state](value []byte) (T, error) {
+	var state, none T
+	if value == nil {
+		return none, nil
+	}
+	err := json.Unmarshal(value, &state)
+	if err == nil {
+		err = checkNames(value)
+	}
+	if err == nil {
+		err = state.check()
+	}
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return state, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -85,6 +86,7 @@ func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus [
 // change decides on the ledgers of some GPUs and writes those that changed, all
 // or none. On a conflict it reads and decides again.
 func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
+	gpus = slices.Compact(slices.Sorted(slices.Values(gpus))) // a key may be written once at a time
 	for range maxRounds {
 		writes, err := t.decideAll(ctx, gpus, decide)
 		if err != nil || len(writes) == 0 {

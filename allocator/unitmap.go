@@ -1,9 +1,11 @@
 package allocator
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"unicode/utf8"
 )
 
 // free is the character of a unit that no claim holds.
@@ -18,8 +20,8 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 type unitMap []rune
 
 // nthMark returns the n-th mark. GPUs with more claims than there are letters
-// go on with CJK ideographs: printable, and enough for every unit to be a
-// claim of its own.
+// go on with CJK ideographs and the scripts after them, up to maxUnits below
+// the surrogates: printable, and enough for every unit to be a claim of its own.
 func nthMark(n int) rune {
 	if n < len(letters) {
 		return rune(letters[n])
@@ -76,10 +78,12 @@ func (m unitMap) MarshalText() ([]byte, error) { return []byte(string(m)), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *unitMap) UnmarshalText(text []byte) error {
-	s := string(text)
-	if len(s) > maxUnits || strings.ContainsRune(s, '\uFFFD') {
-		return fmt.Errorf("unit map is too long or not valid UTF-8")
+	if units := utf8.RuneCount(text); units > maxUnits {
+		return fmt.Errorf("unit map of %d units, %d are the most", units, maxUnits)
 	}
-	*m = unitMap(s)
+	if bytes.ContainsRune(text, utf8.RuneError) {
+		return errors.New("unit map is not valid UTF-8")
+	}
+	*m = unitMap(string(text))
 	return nil
 }

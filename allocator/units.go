@@ -9,7 +9,7 @@ import (
 
 // maxUnits bounds a unit number. The largest GPU sold has 288 GiB; with the
 // smallest sensible unit (16 MiB) that is 18,432 units.
-const maxUnits = 1 << 16
+const maxUnits = 1 << 15
 
 // UnitSet is a set of unit numbers of one GPU, in rising order and without
 // repetition. Its text form is a list of ranges: "0-3,7".
@@ -32,6 +32,9 @@ func ParseUnitSet(s string) (UnitSet, error) {
 		first, last, err := parseRange(part)
 		if err != nil {
 			return nil, fmt.Errorf("unit set %q: %w", s, err)
+		}
+		if len(units)+last-first >= maxUnits {
+			return nil, fmt.Errorf("unit set names more than %d units", maxUnits)
 		}
 		for unit := first; unit <= last; unit++ {
 			units = append(units, unit)
@@ -68,6 +71,9 @@ func parseUnit(s string) (int, error) {
 	}
 	return int(unit), nil
 }
+
+// Len returns the number of units.
+func (s UnitSet) Len() int { return len(s) }
 
 // String returns the text form.
 func (s UnitSet) String() string {
