@@ -1,0 +1,55 @@
+package consul
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// explain turns a failed request into an error that says what was done to which
+// key, where, and what a person can do about it.
+func (s *Store) explain(doing, key string, err error) error {
+	status, answered := errors.AsType[api.StatusError](err)
+	switch {
+	case !answered:
+		// As text: a request whose own time was up must not look like a
+		// caller's context that ended.
+		if request, ok := errors.AsType[*url.Error](err); ok {
+			err = request.Err
+		}
+		return fmt.Errorf("%s %s: Consul at %s does not answer: %w: %s",
+			doing, s.prefix+key, s.address, allocator.ErrUnavailable, err.Error())
+	case status.Code == http.StatusForbidden:
+		return s.denied(doing, key, status.Body)
+	case status.Code == http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%s %s: Consul at %s: %s: %w", doing, s.prefix+key, s.address, status.Body, allocator.ErrTooLarge)
+	case status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError:
+		return fmt.Errorf("%s %s: Consul at %s cannot answer now: %s (status %d): %w",
+			doing, s.prefix+key, s.address, status.Body, status.Code, allocator.ErrUnavailable)
+	default:
+		return fmt.Errorf("%s %s: Consul at %s: %w", doing, s.prefix+key, s.address, err)
+	}
+}
+
+// denied says why Consul refused: without a token, with one that it does not
+// know, or with one that lacks a rule.
+func (s *Store) denied(doing, key, reason string) error {
+	rule := "read"
+	if doing == "writing" {
+		rule = "write"
+	}
+	advice := fmt.Sprintf("the token lacks %s on key_prefix %q", rule, s.prefix)
+	switch {
+	case !s.token:
+		advice = fmt.Sprintf("no token is set, and one with %s on key_prefix %q is needed", rule, s.prefix)
+	case strings.Contains(reason, "ACL not found"):
+		advice = "Consul does not know the token; it expired, was deleted or belongs to another cluster"
+	}
+	return fmt.Errorf("%s %s: Consul at %s: %s (%s): %w", doing, s.prefix+key, s.address, advice, reason, allocator.ErrDenied)
+}

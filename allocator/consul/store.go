@@ -1,0 +1,178 @@
+package consul
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// DefaultPrefix stands before all keys of the table.
+const DefaultPrefix = "gpu-mem"
+
+const (
+	// answerTime bounds a request that should be answered at once. It is
+	// longer than the seven seconds that an agent holds a request while the
+	// servers elect a leader.
+	answerTime = 15 * time.Second
+
+	// watchTime bounds a blocking query. A version that the server has not
+	// reached, which is what a restored server's clients ask for, is noticed
+	// after this time.
+	watchTime = time.Minute
+)
+
+// Config says where the table is. Everything is optional: what is empty is
+// taken from Consul's usual environment variables, such as CONSUL_HTTP_ADDR
+// and CONSUL_HTTP_TOKEN, and else is Consul's default.
+type Config struct {
+	Address    string // "127.0.0.1:8500", "https://host:8501" or "unix:///path"
+	Token      string // ACL token
+	Datacenter string
+	Prefix     string // of all keys; DefaultPrefix if empty
+
+	CAFile   string // certificate authority that signed Consul's certificate
+	CertFile string // client certificate
+	KeyFile  string // its key
+}
+
+// Store is the table in Consul.
+type Store struct {
+	client  *api.Client
+	http    *http.Client
+	address string
+	prefix  string // ends in "/"
+	token   bool   // whether there is one
+
+	closed context.Context
+	close  context.CancelFunc
+}
+
+var _ allocator.Store = (*Store)(nil)
+
+// New returns a store. It reads certificate files, but does not talk to Consul.
+func New(config Config) (*Store, error) {
+	conf := api.DefaultConfig()
+	conf.Address = cmp.Or(config.Address, conf.Address)
+	conf.Token = cmp.Or(config.Token, conf.Token)
+	conf.Datacenter = cmp.Or(config.Datacenter, conf.Datacenter)
+	conf.TLSConfig.CAFile = cmp.Or(config.CAFile, conf.TLSConfig.CAFile)
+	conf.TLSConfig.CertFile = cmp.Or(config.CertFile, conf.TLSConfig.CertFile)
+	conf.TLSConfig.KeyFile = cmp.Or(config.KeyFile, conf.TLSConfig.KeyFile)
+	client, err := api.NewClient(conf)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of Consul's client: %w", err)
+	}
+	s := &Store{
+		client:  client,
+		http:    conf.HttpClient, // set by NewClient, as are address and token
+		address: conf.Address,
+		prefix:  strings.Trim(cmp.Or(config.Prefix, DefaultPrefix), "/") + "/",
+		token:   conf.Token != "",
+	}
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close ends the calls in progress and the connections.
+func (s *Store) Close() error {
+	s.close()
+	s.http.CloseIdleConnections()
+	return nil
+}
+
+// Get returns the entry under key.
+func (s *Store) Get(ctx context.Context, key string) (allocator.Entry, error) {
+	entry := allocator.Entry{Key: key}
+	err := s.do(ctx, answerTime, func(ctx context.Context) error {
+		pair, _, err := s.client.KV().Get(s.prefix+key, consistent(ctx))
+		if err != nil {
+			return s.explain("reading", key, err)
+		}
+		if pair != nil {
+			entry.Value, entry.Version = valueOf(pair), pair.ModifyIndex
+		}
+		return nil
+	})
+	return entry, err
+}
+
+// Watch returns all entries once the prefix's index is no longer after.
+func (s *Store) Watch(ctx context.Context, after uint64) (entries []allocator.Entry, version uint64, err error) {
+	for {
+		err = s.do(ctx, watchTime+answerTime, func(ctx context.Context) (err error) {
+			entries, version, err = s.list(ctx, after)
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		if version != after { // also when the index went back: start over
+			return entries, version, nil
+		}
+	}
+}
+
+func (s *Store) list(ctx context.Context, after uint64) ([]allocator.Entry, uint64, error) {
+	query := consistent(ctx)
+	query.WaitIndex, query.WaitTime = after, watchTime
+	pairs, meta, err := s.client.KV().List(s.prefix, query)
+	if err == nil && meta.ResultsFilteredByACLs {
+		err = api.StatusError{Code: http.StatusForbidden, Body: "Consul left out keys that the token may not read"}
+	}
+	if err == nil && len(pairs) == 0 {
+		// Consul leaves out what must not be read and says so only to those
+		// who have a token. A single read is refused in either case.
+		_, _, err = s.client.KV().Get(s.prefix, consistent(ctx))
+	}
+	if err != nil {
+		return nil, 0, s.explain("reading", "", err)
+	}
+	entries := make([]allocator.Entry, 0, len(pairs))
+	for _, pair := range pairs {
+		if key := strings.TrimPrefix(pair.Key, s.prefix); key != "" {
+			entries = append(entries, allocator.Entry{Key: key, Value: valueOf(pair), Version: pair.ModifyIndex})
+		}
+	}
+	return entries, max(1, meta.LastIndex), nil
+}
+
+// do runs a request until it is done, its time is up, or the caller or the
+// store ends it.
+func (s *Store) do(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
+	if s.closed.Err() != nil {
+		return allocator.ErrClosed
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer context.AfterFunc(s.closed, cancel)()
+	err := request(limited)
+	switch {
+	case err == nil || !errors.Is(err, allocator.ErrUnavailable):
+		return err
+	case s.closed.Err() != nil:
+		return allocator.ErrClosed
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting for Consul at %s: %w", s.address, ctx.Err())
+	}
+	return err
+}
+
+func consistent(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
+}
+
+// valueOf returns a value that is never nil: a key without content exists.
+func valueOf(pair *api.KVPair) []byte {
+	if pair.Value == nil {
+		return []byte{}
+	}
+	return pair.Value
+}

@@ -1,0 +1,142 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"nomad-gpu-mem/allocator"
+)
+
+const (
+	dirMode  = 0o755
+	fileMode = 0o644
+	lockMode = 0o600
+
+	// lockPause is the time between two tries to get the lock. A write takes
+	// about as long.
+	lockPause = 5 * time.Millisecond
+)
+
+// Store is the table in a file.
+type Store struct {
+	path   string
+	closed context.Context
+	close  context.CancelFunc
+}
+
+var _ allocator.Store = (*Store)(nil)
+
+// New returns the store in the file of that path. Neither the file nor its
+// directory need exist: the first write makes them.
+func New(path string) *Store {
+	s := &Store{path: filepath.Clean(path)}
+	s.closed, s.close = context.WithCancel(context.Background())
+	return s
+}
+
+// Close ends the calls in progress, except those that write already.
+func (s *Store) Close() error {
+	s.close()
+	return nil
+}
+
+// Get returns the entry under key.
+func (s *Store) Get(ctx context.Context, key string) (allocator.Entry, error) {
+	if err := s.ended(ctx); err != nil {
+		return allocator.Entry{}, err
+	}
+	table, err := s.read()
+	if err != nil {
+		return allocator.Entry{}, err
+	}
+	return table.get(key), nil
+}
+
+// Apply makes all the writes, or none, by replacing the file.
+func (s *Store) Apply(ctx context.Context, writes []allocator.Write) error {
+	if err := s.ended(ctx); err != nil || len(writes) == 0 {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), dirMode); err != nil {
+		return explain(err)
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	table, err := s.read()
+	if err != nil {
+		return err
+	}
+	if err := table.apply(writes); err != nil {
+		return err
+	}
+	text, err := table.encode()
+	if err != nil {
+		return fmt.Errorf("file %s: %w", s.path, err)
+	}
+	return explain(replace(s.path, text))
+}
+
+// lock waits for the right to write. The lock file stays for ever: to remove it
+// would let two processes hold locks on two files of one name.
+func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closed, cancel)()
+	lock := flock.New(s.path+".lock", flock.SetPermissions(lockMode))
+	if _, err := lock.TryLockContext(waiting, lockPause); err != nil {
+		if ended := s.ended(ctx); ended != nil {
+			return nil, ended
+		}
+		return nil, explain(err)
+	}
+	return func() { _ = lock.Unlock() }, nil
+}
+
+// ended returns why no call may go on: the store is closed or ctx is done.
+func (s *Store) ended(ctx context.Context) error {
+	if s.closed.Err() != nil {
+		return allocator.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("file %s: %w", s.path, err)
+	}
+	return nil
+}
+
+func (s *Store) read() (*table, error) {
+	text, err := os.ReadFile(s.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return newTable(), nil
+	}
+	if err != nil {
+		return nil, explain(err)
+	}
+	table, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("file %s: %w; repair it, or move it away to start with an empty table",
+			s.path, err)
+	}
+	return table, nil
+}
+
+// explain adds to an error of the file system, which names the path, what it
+// means for the table.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: %w", allocator.ErrDenied, err)
+	default:
+		return fmt.Errorf("%w: %w", allocator.ErrUnavailable, err)
+	}
+}

@@ -1,0 +1,9 @@
+// Package storetest holds what every allocator.Store must do, and what tests of
+// other packages need in place of a real one.
+//
+//   - Run is the conformance suite of a store.
+//   - RunTable puts an allocator.Table over a store and compares it with a
+//     simple model, under random operations and from many goroutines at once.
+//   - Verify wraps a store and checks every ledger that is written to it.
+//   - Memory is a store in memory that fails when told to.
+package storetest

@@ -1,0 +1,67 @@
+package storetest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Verify wraps a store and reports to t every write that breaks a rule of the
+// table: a ledger that cannot be read back, or a unit that goes from one owner
+// to another without having been free.
+func Verify(t testing.TB, store allocator.Store) allocator.Store {
+	return &verifier{Store: store, t: t}
+}
+
+type verifier struct {
+	allocator.Store
+	t testing.TB
+}
+
+// Apply checks the writes once they are made. The value that each replaced is
+// known: it is the one of the version that the write names.
+func (v *verifier) Apply(ctx context.Context, writes []allocator.Write) error {
+	before := map[string]allocator.Entry{}
+	for _, write := range writes {
+		entry, err := v.Get(ctx, write.Key)
+		if err != nil {
+			return err
+		}
+		before[write.Key] = entry
+	}
+	err := v.Store.Apply(ctx, writes)
+	for _, write := range writes {
+		old := before[write.Key]
+		isLedger := strings.HasPrefix(write.Key, "gpus/") && strings.HasSuffix(write.Key, "/claims")
+		if err == nil && isLedger && old.Version == write.Version {
+			v.check(write.Key, old.Value, write.Value)
+		}
+	}
+	return err
+}
+
+func (v *verifier) check(key string, before, after []byte) {
+	old := v.holders(key, before)
+	for unit, owner := range v.holders(key, after) {
+		if last, held := old[unit]; held && !last.Is(owner) {
+			v.t.Errorf("key %s: unit %d went from %s to %s without a release", key, unit, last, owner)
+		}
+	}
+}
+
+func (v *verifier) holders(key string, value []byte) map[int]allocator.Owner {
+	ledger, err := allocator.DecodeLedger(value)
+	if err != nil {
+		v.t.Errorf("key %s: %v\n%s", key, err, value)
+		return nil
+	}
+	owners := map[int]allocator.Owner{}
+	for _, claim := range ledger.Claims() {
+		for _, unit := range claim.Units {
+			owners[unit] = claim.Owner
+		}
+	}
+	return owners
+}
