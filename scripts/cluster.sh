@@ -12,8 +12,20 @@ steps=${GPU_MEM_STEPS:-6} # demo.sh has more
 number=0
 step() { say "[$((++number))/$steps] $*"; }
 
+# A running agent keeps the table that it was started with.
+choose_store() {
+  local before
+  before=$(cat "$GPU_MEM_RUN/store" 2>/dev/null || true)
+  if daemon_pid nomad >/dev/null && [[ $before != "$GPU_MEM_STORE" ]]; then
+    die "a cluster with store '$before' runs in $GPU_MEM_RUN: stop it first"
+  fi
+  mkdir -p "$GPU_MEM_RUN"
+  say "$GPU_MEM_STORE" >"$GPU_MEM_RUN/store"
+}
+
 up() {
   need_root
+  choose_store
   step "Debian packages"
   "$scripts/deps.sh"
   step "Tools, from $GPU_MEM_CACHE"
@@ -74,8 +86,11 @@ environment() {
   say "export NOMAD_ADDR=http://127.0.0.1:$GPU_MEM_NOMAD_PORT"
   say "export DOCKER_HOST=unix://$GPU_MEM_RUN/docker.sock"
   say "export FAKE_NVML_STATE=$FAKE_NVML_STATE"
+  say "export GPU_MEM_TABLE_STORE=$GPU_MEM_STORE"
   if [[ $GPU_MEM_STORE == consul ]]; then
     say "export CONSUL_HTTP_ADDR=http://127.0.0.1:$GPU_MEM_CONSUL_PORT"
+  else
+    say "export GPU_MEM_TABLE_PATH=$GPU_MEM_RUN/table.json"
   fi
 }
 

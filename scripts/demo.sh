@@ -68,16 +68,23 @@ up() {
   say_what_next
 }
 
-# down_is_clean: says what is left, if anything is.
-down_is_clean() {
+our_interfaces() {
+  local name
+  for name in "gpumem$GPU_MEM_SLOT" "gpunomad$GPU_MEM_SLOT"; do
+    [[ ! -e /sys/class/net/$name ]] || say "$name"
+  done
+}
+
+down() {
   local left
-  left=$(our_pids && our_mounts "" && ls /sys/class/net | grep -x -e "gpumem$GPU_MEM_SLOT" -e "gpunomad$GPU_MEM_SLOT" || true)
-  [[ -z $left ]] || die "left behind: $left"
+  "$scripts/cluster.sh" down
+  left=$(our_pids; our_mounts ""; our_interfaces)
+  [[ -z $left ]] || die "left behind:"$'\n'"$left"
   say "Nothing is left running."
 }
 
 case ${1:-} in
   up) up ;;
-  down) "$scripts/cluster.sh" down && down_is_clean ;;
+  down) down ;;
   *) usage "up|down" ;;
 esac

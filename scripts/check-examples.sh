@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Checks that what example/ shows people is formatted and accepted by Nomad.
+# No agent is needed.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$GPU_MEM_ROOT"
+
+need "$NOMAD"
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+printf 'data_dir = "%s"\nclient {\n  enabled = true\n}\n' "$temp" >"$temp/client.hcl"
+
+"$NOMAD" fmt -check -recursive example >/dev/null || die "example/ is not formatted: run nomad fmt -recursive example"
+for file in example/*/agent*.hcl; do
+  "$NOMAD" config validate "$temp/client.hcl" "$file" >/dev/null || die "$file: Nomad refuses it"
+done
+for file in example/*/*.nomad.hcl; do
+  "$NOMAD" job validate "$file" >"$temp/out" || { cat "$temp/out" >&2 && die "$file: Nomad refuses it"; }
+done
+say "examples: accepted by $("$NOMAD" version | head -1)"
