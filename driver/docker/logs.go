@@ -170,3 +170,5 @@ func (m LogMark) isAfter(other LogMark) bool {
 
 // sinkError keeps a sink's failure apart from the daemon's.
 type sinkError struct{ error }
+
+func (e sinkError) Unwrap() error { return e.error }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -80,19 +81,18 @@ func (c *Client) startAndInspect(ctx context.Context, id string) (Container, err
 	return c.Inspect(ctx, id)
 }
 
-// FindSandbox finds a running pause container by its labels. ErrNotFound if there is none.
+// FindSandbox finds a pause container by its labels, a running one before one that has ended. ErrNotFound if there is none.
 func (c *Client) FindSandbox(ctx context.Context, labels map[string]string) (Sandbox, error) {
 	found, err := c.List(ctx, labels)
 	if err != nil {
 		return Sandbox{}, err
 	}
-	for _, candidate := range found {
-		if candidate.Running {
-			sandbox, err := c.Inspect(ctx, candidate.ID)
-			return Sandbox{sandbox.ID, sandbox.SandboxKey}, err
-		}
+	if len(found) == 0 {
+		return Sandbox{}, fmt.Errorf("sandbox with labels %v: %w", labels, ErrNotFound)
 	}
-	return Sandbox{}, fmt.Errorf("sandbox with labels %v: %w", labels, ErrNotFound)
+	pick := max(0, slices.IndexFunc(found, func(c Container) bool { return c.Running }))
+	sandbox, err := c.Inspect(ctx, found[pick].ID)
+	return Sandbox{sandbox.ID, sandbox.SandboxKey}, err
 }
 
 // RemoveSandbox ends and removes a pause container, and its namespace with it. A missing one is success.

@@ -1,0 +1,76 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/shoenig/test/must"
+)
+
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want error
+	}{
+		{errors.New("Error response from daemon: Unknown runtime specified nvidia"), ErrRuntimeMissing},
+		{errors.New("unknown or invalid runtime name: nvidia"), ErrRuntimeMissing},
+		{errors.New(`could not select device driver "" with capabilities: [[gpu]]`), ErrRuntimeMissing},
+		{errors.New("unresolvable CDI devices nvidia.com/gpu=GPU-1"), ErrDeviceMissing},
+		{fmt.Errorf("No such image: x:1: %w", cerrdefs.ErrNotFound), ErrImage},
+		{fmt.Errorf("No such container: x: %w", cerrdefs.ErrNotFound), ErrNotFound},
+		{errors.New("VolumeDriver.Mount: volume is attached on another node"), ErrVolumeInUse},
+		{errors.New("configured logging driver does not support reading"), ErrLogsUnreadable},
+		{fmt.Errorf("Container x is not running: %w", cerrdefs.ErrConflict), ErrNotRunning},
+		{fmt.Errorf("error during connect: %w", io.EOF), ErrUnavailable},
+		{fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), ErrUnavailable},
+		{fmt.Errorf("read: %w", syscall.ECONNRESET), ErrUnavailable},
+		{fmt.Errorf("dial: %w", context.DeadlineExceeded), nil},
+		{context.Canceled, nil},
+		{fmt.Errorf("invalid mount: %w", cerrdefs.ErrInvalidArgument), nil},
+	} {
+		must.True(t, sentinel(tc.err) == tc.want, must.Sprint(tc.err))
+		if tc.want != nil {
+			must.ErrorIs(t, wrap(tc.err, "doing"), tc.want)
+		}
+		must.ErrorIs(t, wrap(tc.err, "doing"), tc.err)
+	}
+	must.NoError(t, wrap(nil, "doing"))
+}
+
+func TestWrapNamesEachSentinelOnce(t *testing.T) {
+	t.Parallel()
+	inner := wrap(errors.New("container is not running"), "inner")
+	must.Eq(t, "outer: "+inner.Error(), wrap(inner, "outer").Error())
+}
+
+func TestPassing(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{
+		{io.EOF, true},
+		{cerrdefs.ErrInternal, true},
+		{fmt.Errorf("unknown runtime specified x: %w", cerrdefs.ErrInternal), false},
+		{cerrdefs.ErrConflict, false},
+		{cerrdefs.ErrInvalidArgument, false},
+		{context.Canceled, false},
+	} {
+		must.Eq(t, tc.want, passing(tc.err), must.Sprint(tc.err))
+	}
+}
+
+func TestRecoverable(t *testing.T) {
+	t.Parallel()
+	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrUnavailable)))
+	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrImage)))
+	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrVolumeInUse)))
+	must.False(t, Recoverable(ErrRuntimeMissing))
+	must.False(t, Recoverable(nil))
+}

@@ -1,0 +1,111 @@
+package docker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/pkg/stdcopy"
+	"github.com/shoenig/test/must"
+)
+
+func at(second int) time.Time { return time.Date(2026, 1, 2, 3, 4, second, 5, time.UTC) }
+
+func outPiece(second int, data string) frame { return frame{stdcopy.Stdout, at(second), []byte(data)} }
+func errPiece(second int, data string) frame { return frame{stdcopy.Stderr, at(second), []byte(data)} }
+
+// record collects what a follower delivers, with the position after it.
+type record struct {
+	got  []string
+	seen LogPosition
+}
+
+func (r *record) follower() *follower {
+	return &follower{
+		stdout: cursor{after: r.seen.Stdout, sink: func(at LogMark, data []byte) error {
+			r.got, r.seen.Stdout = append(r.got, "out "+string(data)), at
+			return nil
+		}},
+		stderr: cursor{after: r.seen.Stderr, sink: func(at LogMark, data []byte) error {
+			r.got, r.seen.Stderr = append(r.got, "err "+string(data)), at
+			return nil
+		}},
+	}
+}
+
+// TestFollowerResume cuts a log at every place, resumes from the marks alone, and wants each piece once. The log has a line in
+// parts of one time, and two streams that are written in another order than stamped.
+func TestFollowerResume(t *testing.T) {
+	t.Parallel()
+	log := []frame{
+		outPiece(1, "a"), outPiece(2, "long-1"), outPiece(2, "long-2"), errPiece(4, "e1"), outPiece(3, "late"),
+		errPiece(4, "e1 again"), outPiece(5, "b"), errPiece(5, "e2"),
+	}
+	var want []string
+	whole := &record{}
+	for f, i := whole.follower(), 0; i < len(log); i++ {
+		must.NoError(t, f.deliver(log[i]))
+	}
+	want = whole.got
+	must.Len(t, len(log), want)
+
+	for cut := range len(log) + 1 {
+		r := &record{}
+		first := r.follower()
+		for _, piece := range log[:cut] {
+			must.NoError(t, first.deliver(piece))
+		}
+		saved, err := json.Marshal(r.seen)
+		must.NoError(t, err)
+		r.seen = LogPosition{}
+		must.NoError(t, json.Unmarshal(saved, &r.seen))
+
+		resumed := r.follower()
+		for range 2 { // a second time, for the stream may break again
+			resumed.reopen()
+			for _, piece := range log {
+				must.NoError(t, resumed.deliver(piece))
+			}
+		}
+		must.Eq(t, want, r.got, must.Sprintf("cut after %d pieces", cut))
+	}
+}
+
+func TestFollowerClockSetBack(t *testing.T) {
+	t.Parallel()
+	r := &record{seen: LogPosition{Stdout: LogMark{at(5), 1}}}
+	f := r.follower()
+	for _, piece := range []frame{outPiece(5, "old"), outPiece(6, "new"), outPiece(3, "after the clock was set back")} {
+		must.NoError(t, f.deliver(piece))
+	}
+	must.Eq(t, []string{"out new", "out after the clock was set back"}, r.got)
+}
+
+func TestFollowerSince(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, "", (&follower{}).since())
+	f := &follower{stdout: cursor{after: LogMark{at(1), 1}}, stderr: cursor{after: LogMark{at(3), 1}}}
+	want := at(3).Add(-slack)
+	must.Eq(t, fmt.Sprintf("%d.000000005", want.Unix()), f.since())
+}
+
+func TestFollowerSinkFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken pipe")
+	var got []string
+	fail := true
+	f := &follower{stdout: cursor{sink: func(_ LogMark, data []byte) error {
+		if fail {
+			return broken
+		}
+		got = append(got, string(data))
+		return nil
+	}}}
+	must.ErrorIs(t, f.deliver(outPiece(1, "a")), broken)
+	fail = false
+	f.reopen()
+	must.NoError(t, f.deliver(outPiece(1, "a")))
+	must.Eq(t, []string{"a"}, got) // not taken for delivered
+}
