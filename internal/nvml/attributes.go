@@ -1,0 +1,113 @@
+package nvml
+
+import (
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// describe reads what stays the same while the driver is loaded.
+func (d *device) describe(gpu *GPU) {
+	if pci := may(d, "nvmlDeviceGetPciInfo_v3", d.GetPciInfo); pci != nil {
+		gpu.PCIBusID = busID(*pci)
+	}
+	gpu.NUMANode = d.numaNode()
+	gpu.ComputeCapability = may(d, "nvmlDeviceGetCudaComputeCapability", func() (Version, nvml.Return) {
+		major, minor, ret := d.GetCudaComputeCapability()
+		return Version{major, minor}, ret
+	})
+	if bar1 := may(d, "nvmlDeviceGetBAR1MemoryInfo", d.GetBAR1MemoryInfo); bar1 != nil {
+		total := floorMiB(bar1.Bar1Total)
+		gpu.BAR1MiB = &total
+	}
+	gpu.PCIBandwidthMBps = d.pciBandwidth()
+	gpu.MaxCoresClockMHz = widen(may(d, "nvmlDeviceGetMaxClockInfo", clock(d.GetMaxClockInfo, nvml.CLOCK_SM)))
+	gpu.MaxMemoryClockMHz = widen(may(d, "nvmlDeviceGetMaxClockInfo", clock(d.GetMaxClockInfo, nvml.CLOCK_MEM)))
+	gpu.PowerLimitW = watts(may(d, "nvmlDeviceGetPowerManagementLimit", d.GetPowerManagementLimit))
+	gpu.PersistenceMode = enabled(may(d, "nvmlDeviceGetPersistenceMode", d.GetPersistenceMode))
+	gpu.DisplayMode = enabled(may(d, "nvmlDeviceGetDisplayMode", d.GetDisplayMode))
+	gpu.ECCMode = enabled(may(d, "nvmlDeviceGetEccMode", func() (nvml.EnableState, nvml.Return) {
+		current, _, ret := d.GetEccMode()
+		return current, ret
+	}))
+}
+
+// measure reads what changes from one moment to the next.
+func (d *device) measure(gpu *GPU) {
+	gpu.PowerW = watts(may(d, "nvmlDeviceGetPowerUsage", d.GetPowerUsage))
+	gpu.TemperatureC = widen(may(d, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
+		return d.GetTemperature(nvml.TEMPERATURE_GPU)
+	}))
+	gpu.CoresClockMHz = widen(may(d, "nvmlDeviceGetClockInfo", clock(d.GetClockInfo, nvml.CLOCK_SM)))
+	gpu.MemoryClockMHz = widen(may(d, "nvmlDeviceGetClockInfo", clock(d.GetClockInfo, nvml.CLOCK_MEM)))
+	if rates := may(d, "nvmlDeviceGetUtilizationRates", d.GetUtilizationRates); rates != nil {
+		gpu.UtilizationPct, gpu.MemoryBusyPct = widen(&rates.Gpu), widen(&rates.Memory)
+	}
+	gpu.UncorrectedECC = may(d, "nvmlDeviceGetTotalEccErrors", func() (uint64, nvml.Return) {
+		return d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+	})
+	gpu.RetiredPagesPending = enabled(may(d, "nvmlDeviceGetRetiredPagesPendingStatus", d.GetRetiredPagesPendingStatus))
+}
+
+func busID(pci nvml.PciInfo) string {
+	var b strings.Builder
+	for _, c := range pci.BusId {
+		if c == 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}
+
+// numaNode is nil on a machine with one memory node, where NVML says so with
+// all bits set.
+func (d *device) numaNode() *int {
+	node := may(d, "nvmlDeviceGetNumaNodeId", d.GetNumaNodeId)
+	if node == nil || uint32(*node) == ^uint32(0) {
+		return nil
+	}
+	return node
+}
+
+// laneMBps is the bandwidth of one PCIe lane in MB/s, by generation, after
+// line coding.
+var laneMBps = []uint64{1: 250, 2: 500, 3: 985, 4: 1969, 5: 3938, 6: 7563}
+
+func (d *device) pciBandwidth() *uint64 {
+	generation := may(d, "nvmlDeviceGetMaxPcieLinkGeneration", d.GetMaxPcieLinkGeneration)
+	width := may(d, "nvmlDeviceGetMaxPcieLinkWidth", d.GetMaxPcieLinkWidth)
+	if generation == nil || width == nil || *generation < 1 || *generation >= len(laneMBps) || *width < 1 {
+		return nil
+	}
+	bandwidth := laneMBps[*generation] * uint64(*width)
+	return &bandwidth
+}
+
+func clock(get func(nvml.ClockType) (uint32, nvml.Return), which nvml.ClockType) func() (uint32, nvml.Return) {
+	return func() (uint32, nvml.Return) { return get(which) }
+}
+
+func widen(value *uint32) *uint64 {
+	if value == nil {
+		return nil
+	}
+	wide := uint64(*value)
+	return &wide
+}
+
+func watts(milliwatts *uint32) *uint64 {
+	if milliwatts == nil {
+		return nil
+	}
+	w := (uint64(*milliwatts) + 500) / 1000
+	return &w
+}
+
+func enabled(state *nvml.EnableState) *bool {
+	if state == nil {
+		return nil
+	}
+	on := *state == nvml.FEATURE_ENABLED
+	return &on
+}

@@ -1,0 +1,212 @@
+package nvml
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// device asks one GPU or MIG instance. The first error that makes the rest
+// pointless stays in err, and every later question is then skipped.
+type device struct {
+	*probe
+	nvml.Device
+	err error
+}
+
+// must asks for what the GPU is unusable without.
+func must[T any](d *device, function string, call func() (T, nvml.Return)) T {
+	var value T
+	if d.err == nil {
+		value, d.err = query(d.probe, function, call)
+	}
+	return value
+}
+
+// may asks for what not every GPU, driver or user is told.
+func may[T any](d *device, function string, call func() (T, nvml.Return)) *T {
+	if d.err != nil {
+		return nil
+	}
+	value, err := query(d.probe, function, call)
+	if isGone(err) {
+		d.err = err
+	}
+	if err != nil {
+		return nil
+	}
+	return &value
+}
+
+// mayBe is may for what is absent on some GPUs but must not be unknown.
+func mayBe[T any](d *device, function string, call func() (T, nvml.Return)) *T {
+	if d.err != nil {
+		return nil
+	}
+	value, err := query(d.probe, function, call)
+	if err != nil {
+		if !cannotTell(err) {
+			d.err = err
+		}
+		return nil
+	}
+	return &value
+}
+
+// readGPU reads the physical GPU at an index, and its MIG instances.
+func readGPU(p *probe, index int) []GPU {
+	handle, err := query(p, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) {
+		return p.library.DeviceGetHandleByIndex(index)
+	})
+	if err != nil {
+		return []GPU{{Index: index, Err: err}}
+	}
+	d := &device{probe: p, Device: handle}
+	gpu := GPU{
+		Index:      index,
+		UUID:       must(d, "nvmlDeviceGetUUID", d.GetUUID),
+		Name:       must(d, "nvmlDeviceGetName", d.GetName),
+		MIGEnabled: d.migEnabled(),
+	}
+	d.describe(&gpu)
+	d.measure(&gpu)
+	if !gpu.MIGEnabled {
+		d.readMemory(&gpu)
+	}
+	if d.err != nil {
+		return []GPU{gpu.failed(d.err)}
+	}
+	gpus := []GPU{gpu}
+	if gpu.MIGEnabled {
+		gpus = append(gpus, d.readInstances(gpu)...)
+	}
+	return gpus
+}
+
+// failed keeps who the GPU is and drops all that was read half.
+func (g GPU) failed(err error) GPU {
+	return GPU{UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Err: err}
+}
+
+func (d *device) migEnabled() bool {
+	mode := mayBe(d, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
+		current, _, ret := d.GetMigMode()
+		return current, ret
+	})
+	return mode != nil && *mode == nvml.DEVICE_MIG_ENABLE
+}
+
+// readInstances reads the MIG instances of a GPU. Their numbers have gaps.
+func (d *device) readInstances(parent GPU) []GPU {
+	count, err := query(d.probe, "nvmlDeviceGetMaxMigDeviceCount", d.GetMaxMigDeviceCount)
+	if err != nil {
+		return []GPU{{Index: parent.Index, Parent: parent.UUID, Err: err}}
+	}
+	var instances []GPU
+	for i := range count {
+		handle, err := query(d.probe, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) {
+			return d.GetMigDeviceHandleByIndex(i)
+		})
+		switch {
+		case hasCode(err, nvml.ERROR_NOT_FOUND):
+		case err != nil:
+			instances = append(instances, GPU{Index: parent.Index, Parent: parent.UUID, Err: err})
+		default:
+			instances = append(instances, readInstance(&device{probe: d.probe, Device: handle}, parent))
+		}
+	}
+	return instances
+}
+
+// readInstance reads what an instance has of its own; the rest is its GPU's.
+func readInstance(d *device, parent GPU) GPU {
+	instance := parent
+	instance.Parent, instance.MIGEnabled = parent.UUID, false
+	instance.UtilizationPct, instance.MemoryBusyPct = nil, nil
+	instance.UUID = must(d, "nvmlDeviceGetUUID", d.GetUUID)
+	instance.Name = must(d, "nvmlDeviceGetName", d.GetName)
+	instance.MIGProfile = migProfile(instance.Name)
+	d.readMemory(&instance)
+	if d.err != nil {
+		return instance.failed(d.err)
+	}
+	return instance
+}
+
+var migName = regexp.MustCompile(`\bMIG (\S+)$`)
+
+// migProfile finds "1g.10gb" in "NVIDIA H100 80GB HBM3 MIG 1g.10gb".
+func migProfile(name string) string {
+	if found := migName.FindStringSubmatch(name); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+func (d *device) readMemory(gpu *GPU) {
+	gpu.Memory = d.memory()
+	gpu.Processes = d.processes()
+}
+
+// memory prefers the second version of the call: the first counts what the
+// driver reserves as used. Under WSL the second exists and fails.
+func (d *device) memory() *Memory {
+	if v2 := may(d, "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2); v2 != nil && v2.Total > 0 {
+		reserved := ceilMiB(v2.Reserved)
+		return &Memory{TotalMiB: floorMiB(v2.Total), UsedMiB: ceilMiB(v2.Used), FreeMiB: floorMiB(v2.Free), ReservedMiB: &reserved}
+	}
+	if v1 := mayBe(d, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo); v1 != nil && v1.Total > 0 {
+		return &Memory{TotalMiB: floorMiB(v1.Total), UsedMiB: ceilMiB(v1.Used), FreeMiB: floorMiB(v1.Free)}
+	}
+	return nil
+}
+
+// processes merges NVML's three lists. A process that computes and draws is in
+// two of them, with the same memory. Drivers before R510 have other versions
+// of these calls and count as "cannot tell".
+func (d *device) processes() []Process {
+	lists := []*[]nvml.ProcessInfo{
+		may(d, "nvmlDeviceGetComputeRunningProcesses_v3", d.GetComputeRunningProcesses),
+		may(d, "nvmlDeviceGetGraphicsRunningProcesses_v3", d.GetGraphicsRunningProcesses),
+		may(d, "nvmlDeviceGetMPSComputeRunningProcesses_v3", d.GetMPSComputeRunningProcesses),
+	}
+	var told bool
+	byPID := map[int]Process{}
+	for _, list := range lists {
+		if list == nil {
+			continue
+		}
+		told = true
+		for _, info := range *list {
+			process := Process{PID: int(info.Pid), UsedMiB: processMiB(info.UsedGpuMemory)}
+			if seen, twice := byPID[process.PID]; twice && seen.UsedMiB != nil {
+				process = seen
+			}
+			byPID[process.PID] = process
+		}
+	}
+	if !told {
+		return nil
+	}
+	processes := make([]Process, 0, len(byPID))
+	for _, pid := range slices.Sorted(maps.Keys(byPID)) {
+		processes = append(processes, byPID[pid])
+	}
+	return processes
+}
+
+// processMiB is nil for NVML_VALUE_NOT_AVAILABLE, all bits set, which must
+// never be taken for a number.
+func processMiB(bytes uint64) *uint64 {
+	if bytes == ^uint64(0) {
+		return nil
+	}
+	mib := ceilMiB(bytes)
+	return &mib
+}
+
+func floorMiB(bytes uint64) uint64 { return bytes >> 20 }
+
+func ceilMiB(bytes uint64) uint64 { return (bytes + 1<<20 - 1) >> 20 }

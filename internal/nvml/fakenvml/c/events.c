@@ -1,0 +1,111 @@
+/*
+ * Events. Each `event` line of a GPU is one event, delivered once to every
+ * event set that was registered before the line was written.
+ */
+#include "answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_GPUS = 64 };
+
+struct nvmlEventSet_st {
+    int registered;
+    struct {
+        nvmlDevice_t device;
+        unsigned long long types;
+        int seen; /* event lines already delivered */
+    } gpus[MAX_GPUS];
+};
+
+static int count_events(const struct call *c) {
+    int n = 0;
+    while (call_value_at(c, "event", n))
+        n++;
+    return n;
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
+    struct call c;
+    nvmlReturn_t ret = call_begin(&c, NO_DEVICE, __func__);
+    call_end(&c);
+    if (ret == NVML_SUCCESS)
+        set->handle = calloc(1, sizeof(struct nvmlEventSet_st));
+    return ret;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
+    free(set.handle);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types) {
+    struct call c;
+    nvmlReturn_t ret = call_begin(&c, device, __func__);
+    call_end(&c);
+    *types = nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError | nvmlEventTypeSingleBitEccError;
+    return ret;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t handle) {
+    struct nvmlEventSet_st *set = handle.handle;
+    struct call c;
+    nvmlReturn_t ret = call_begin(&c, device, __func__);
+    if (ret == NVML_SUCCESS && set->registered == MAX_GPUS)
+        ret = NVML_ERROR_MEMORY;
+    if (ret == NVML_SUCCESS) {
+        int i = set->registered++;
+        set->gpus[i].device = device;
+        set->gpus[i].types = types;
+        set->gpus[i].seen = count_events(&c);
+    }
+    call_end(&c);
+    return ret;
+}
+
+/* event = xid <number>, or event = <NVML event type> <data> */
+static nvmlEventData_t parse_event(nvmlDevice_t device, const char *line) {
+    nvmlEventData_t e = {.device = device, .gpuInstanceId = 0xFFFFFFFF, .computeInstanceId = 0xFFFFFFFF};
+    if (sscanf(line, "xid %llu", &e.eventData) == 1)
+        e.eventType = nvmlEventTypeXidCriticalError;
+    else
+        sscanf(line, "%lli %llu", (long long *)&e.eventType, &e.eventData);
+    return e;
+}
+
+/* Fetches the next event of one registered GPU, if there is one. */
+static int next_event(struct nvmlEventSet_st *set, int i, const char *function, nvmlEventData_t *data) {
+    struct call c;
+    int found = 0;
+    if (call_begin(&c, set->gpus[i].device, function) == NVML_SUCCESS) {
+        int total = count_events(&c);
+        if (set->gpus[i].seen > total)
+            set->gpus[i].seen = total;
+        while (!found && set->gpus[i].seen < total) {
+            *data = parse_event(set->gpus[i].device, call_value_at(&c, "event", set->gpus[i].seen++));
+            found = (data->eventType & set->gpus[i].types) != 0;
+        }
+    }
+    call_end(&c);
+    return found;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_ms) {
+    struct nvmlEventSet_st *set = handle.handle;
+    const unsigned int step_ms = 5;
+    for (unsigned int waited = 0;; waited += step_ms) {
+        struct call c;
+        nvmlReturn_t ret = call_begin(&c, NO_DEVICE, __func__);
+        call_end(&c);
+        if (ret != NVML_SUCCESS)
+            return ret;
+        for (int i = 0; i < set->registered; i++)
+            if (next_event(set, i, __func__, data))
+                return NVML_SUCCESS;
+        if (waited >= timeout_ms)
+            return NVML_ERROR_TIMEOUT;
+        nanosleep(&(struct timespec){0, step_ms * 1000 * 1000}, NULL);
+    }
+}

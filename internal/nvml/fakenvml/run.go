@@ -1,0 +1,80 @@
+package fakenvml
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"go.uber.org/goleak"
+)
+
+const (
+	libraryEnv = "FAKE_NVML_LIBRARY"
+	childEnv   = "FAKE_NVML_TEST" // name of the test that a child process runs
+)
+
+// Machine is the pretended machine of one test.
+type Machine struct {
+	Library string // for the option nvml_library
+	state   string
+	t       *testing.T
+}
+
+// Set makes the machine be like this from the next call on.
+func (m *Machine) Set(state State) {
+	m.t.Helper()
+	must.NoError(m.t, state.Write(m.state))
+}
+
+// Main is the TestMain of a package whose tests use Run: it builds the library
+// once for all of them, and fails the package if a goroutine is left.
+func Main(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	dir, err := os.MkdirTemp("", "fakenvml-")
+	exitOn(err)
+	library, err := Build(dir)
+	exitOn(err)
+	exitOn(os.Setenv(libraryEnv, library))
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Run runs a top-level test in a process of its own, since a process can load
+// only one NVML and keeps its state for ever. Each such test has its own
+// machine, without a driver until Set is called. The functions named in
+// without are missing from its library.
+func Run(t *testing.T, test func(*testing.T, *Machine), without ...string) {
+	t.Helper()
+	if os.Getenv(childEnv) == t.Name() {
+		test(t, &Machine{Library: os.Getenv(libraryEnv), state: os.Getenv(StateEnv), t: t})
+		return
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	env := append(os.Environ(), childEnv+"="+t.Name(), StateEnv+"="+filepath.Join(dir, "state"))
+	if len(without) > 0 {
+		library, err := Build(dir, without...)
+		must.NoError(t, err)
+		env = append(env, libraryEnv+"="+library)
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=1m")
+	child.Env = env
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("in its own process: %v\n%s", err, out)
+	}
+}

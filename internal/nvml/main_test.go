@@ -1,0 +1,9 @@
+package nvml_test
+
+import (
+	"testing"
+
+	"nomad-gpu-mem/internal/nvml/fakenvml"
+)
+
+func TestMain(m *testing.M) { fakenvml.Main(m) }

@@ -1,0 +1,68 @@
+package nvml
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// session is the process's use of NVML. Only the node's lane touches it.
+type session struct {
+	path    string
+	library nvml.Interface
+	open    bool
+}
+
+// begin loads NVML and starts the session, once. It looks first whether the
+// file is an NVML at all, since go-nvml would end the process for any other.
+func (s *session) begin(p *probe) error {
+	if s.open {
+		return nil
+	}
+	library := dl.New(s.path, dl.RTLD_LAZY)
+	if err := library.Open(); err != nil {
+		return fmt.Errorf("loading NVML library %q: %w", s.path, err)
+	}
+	defer func() { _ = library.Close() }()
+	for _, function := range []string{"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"} {
+		if library.Lookup(function) != nil {
+			return fmt.Errorf("library %q is not NVML: it has no %s", s.path, function)
+		}
+	}
+	function := "nvmlInit_v2"
+	p.current.Store(&function)
+	defer p.current.Store(nil)
+	if ret := s.library.Init(); ret != nvml.SUCCESS {
+		return fmt.Errorf("starting NVML from %q: %w", s.path, &callError{function, ret, ret.Error()})
+	}
+	s.open = true
+	return nil
+}
+
+func (s *session) end() {
+	if s.open {
+		s.library.Shutdown()
+		s.open = false
+	}
+}
+
+// nodeReading is what NVML tells about the node.
+type nodeReading struct {
+	driver string
+	cuda   *Version
+	gpus   int
+	err    error
+}
+
+func readNode(p *probe) (n nodeReading) {
+	if n.gpus, n.err = query(p, "nvmlDeviceGetCount_v2", p.library.DeviceGetCount); n.err != nil {
+		return n
+	}
+	// Neither version is worth failing for.
+	n.driver, _ = query(p, "nvmlSystemGetDriverVersion", p.library.SystemGetDriverVersion)
+	if cuda, err := query(p, "nvmlSystemGetCudaDriverVersion_v2", p.library.SystemGetCudaDriverVersion_v2); err == nil {
+		n.cuda = &Version{Major: cuda / 1000, Minor: cuda % 1000 / 10}
+	}
+	return n
+}

@@ -1,0 +1,168 @@
+package nvml
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// DefaultLibrary is the library's name for the dynamic linker to find.
+const DefaultLibrary = "libnvidia-ml.so.1"
+
+// Reader reads all GPUs of the node. It holds one NVML session, opened by the
+// first snapshot that finds a driver: opening one for each reading would wake
+// every GPU. A Reader may be used by several goroutines.
+type Reader struct {
+	session session
+
+	turn chan struct{} // holds one token: whose turn it is to use what follows
+	node lane[nodeReading]
+	gpus []*lane[[]GPU]
+	seen map[int][]GPU // by index: who was there at the last good reading
+}
+
+// NewReader returns a Reader for the library at path, or the one that the
+// dynamic linker finds if path is empty. Nothing is loaded yet.
+func NewReader(path string) *Reader {
+	if path == "" {
+		path = DefaultLibrary
+	}
+	return &Reader{
+		session: session{path: path, library: nvml.New(nvml.WithLibraryPath(path))},
+		turn:    make(chan struct{}, 1),
+		seen:    map[int][]GPU{},
+	}
+}
+
+// Snapshot reads every GPU. It returns when all have answered or when ctx
+// ends, whichever is first; a GPU that has not answered by ctx's deadline has
+// an error that matches ErrHung.
+//
+// The error is about the node: the library cannot be loaded, the driver is
+// not, or NVML itself hangs. It may be gone at the next call. If ctx was
+// cancelled, it is ctx's.
+func (r *Reader) Snapshot(ctx context.Context) (*Snapshot, error) {
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-r.turn }()
+
+	node, err := r.readNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gpus := r.readGPUs(ctx, node.gpus)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
+	return &Snapshot{DriverVersion: node.driver, CUDAVersion: node.cuda, GPUs: gpus}, nil
+}
+
+// closeTimeout bounds what Close waits for NVML.
+const closeTimeout = 2 * time.Second
+
+// Close ends the NVML session. If a call is stuck in it, the session lasts as
+// long as the process does.
+func (r *Reader) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
+	if r.gpusBusy() {
+		return
+	}
+	r.node.start(ctx, r.session.library, func(*probe) nodeReading {
+		r.session.end()
+		return nodeReading{}
+	})
+	_, _ = r.node.wait(ctx)
+}
+
+// readNode opens the session if need be and asks what is not about one GPU.
+// Any failure ends the session, so that a driver that was reloaded is found
+// again; but not under calls of other lanes.
+func (r *Reader) readNode(ctx context.Context) (nodeReading, error) {
+	mayEnd := !r.gpusBusy()
+	r.node.start(ctx, r.session.library, func(p *probe) nodeReading {
+		if err := r.session.begin(p); err != nil {
+			return nodeReading{err: err}
+		}
+		node := readNode(p)
+		if node.err != nil && mayEnd {
+			r.session.end()
+		}
+		return node
+	})
+	node, err := r.node.wait(ctx)
+	if err != nil {
+		return node, err
+	}
+	return node, node.err
+}
+
+func (r *Reader) gpusBusy() bool {
+	return slices.ContainsFunc(r.gpus, (*lane[[]GPU]).busy)
+}
+
+// readGPUs reads all GPUs at the same time, so that a slow one costs the
+// others nothing.
+func (r *Reader) readGPUs(ctx context.Context, count int) []GPU {
+	for len(r.gpus) < count {
+		r.gpus = append(r.gpus, &lane[[]GPU]{})
+	}
+	for i, lane := range r.gpus[:count] {
+		lane.start(ctx, r.session.library, func(p *probe) []GPU { return readGPU(p, i) })
+	}
+	var gpus []GPU
+	for i, lane := range r.gpus[:count] {
+		read, err := lane.wait(ctx)
+		if err != nil {
+			read = []GPU{{Index: i, Err: err}}
+		}
+		gpus = append(gpus, r.remember(i, read)...)
+	}
+	return dropMoved(gpus)
+}
+
+// remember notes who is at an index, and puts a name to a failure that has
+// none.
+func (r *Reader) remember(index int, read []GPU) []GPU {
+	physical := read[0]
+	if physical.Err == nil {
+		r.seen[index] = read
+		return read
+	}
+	var failed []GPU
+	for _, gpu := range r.seen[index] {
+		if physical.UUID == "" || physical.UUID == gpu.UUID || physical.UUID == gpu.Parent {
+			failed = append(failed, gpu.failed(physical.Err))
+		}
+	}
+	if failed == nil {
+		return read
+	}
+	return failed
+}
+
+// dropMoved drops failures of GPUs that were read at another index: when a GPU
+// goes, those behind it move up.
+func dropMoved(gpus []GPU) []GPU {
+	well := map[string]bool{}
+	for _, gpu := range gpus {
+		if gpu.Err == nil {
+			well[gpu.UUID] = true
+		}
+	}
+	var kept []GPU
+	for _, gpu := range gpus {
+		if gpu.Err == nil || !well[gpu.UUID] {
+			kept = append(kept, gpu)
+		}
+	}
+	return kept
+}

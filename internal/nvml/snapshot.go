@@ -1,0 +1,86 @@
+package nvml
+
+import (
+	"fmt"
+)
+
+// Snapshot is what NVML tells about the node at one time.
+type Snapshot struct {
+	DriverVersion string   // "550.54.15"; empty if unknown
+	CUDAVersion   *Version // the highest that the driver supports
+
+	// GPUs are in index order, each followed by its MIG instances.
+	GPUs []GPU
+}
+
+// GPU is one physical GPU or one MIG instance. A nil pointer, a nil slice or
+// an empty string is a value that NVML does not give for it.
+type GPU struct {
+	UUID string
+
+	// Index is NVML's index of the physical GPU. It changes when another GPU
+	// is lost or drained; never use it as an identity.
+	Index int
+
+	// Err says why the GPU cannot be read. UUID is then the one last seen at
+	// this index, or empty if none was; nothing else is set but Index, Parent
+	// and Name.
+	Err error
+
+	Name       string // "NVIDIA A100 80GB PCIe"
+	Parent     string // UUID of the physical GPU, if this is a MIG instance
+	MIGProfile string // "1g.10gb", if this is a MIG instance
+
+	// MIGEnabled marks a GPU in MIG mode. No program can use it as a whole,
+	// whether or not it has instances.
+	MIGEnabled bool
+
+	Memory    *Memory
+	Processes []Process // empty but not nil if there is none
+
+	// Of a MIG instance, what follows is the physical GPU's.
+
+	PCIBusID          string // "00000000:1A:00.0"
+	NUMANode          *int
+	ComputeCapability *Version
+
+	BAR1MiB           *uint64
+	PCIBandwidthMBps  *uint64 // of the widest and fastest link, one direction, MB/s
+	MaxCoresClockMHz  *uint64
+	MaxMemoryClockMHz *uint64
+	PowerLimitW       *uint64
+	PersistenceMode   *bool
+	DisplayMode       *bool // a display is connected
+	ECCMode           *bool
+
+	PowerW              *uint64
+	TemperatureC        *uint64
+	CoresClockMHz       *uint64
+	MemoryClockMHz      *uint64
+	UtilizationPct      *uint64 // time with at least one kernel running
+	MemoryBusyPct       *uint64 // time with memory being read or written
+	UncorrectedECC      *uint64 // errors since the driver was loaded
+	RetiredPagesPending *bool   // a memory page waits for a reboot to be retired
+}
+
+// Memory is a GPU's memory in MiB, parts rounded so that none is oversold.
+type Memory struct {
+	TotalMiB uint64
+	UsedMiB  uint64 // by processes; includes what is reserved if ReservedMiB is nil
+	FreeMiB  uint64
+
+	// ReservedMiB is what driver and firmware keep for themselves. Only
+	// nvmlDeviceGetMemoryInfo_v2 tells it apart from used memory.
+	ReservedMiB *uint64
+}
+
+// Process is a process that uses a GPU.
+type Process struct {
+	PID     int     // in the host's PID namespace
+	UsedMiB *uint64 // nil where NVML does not know, as under WSL
+}
+
+// Version is a version of two numbers.
+type Version struct{ Major, Minor int }
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
