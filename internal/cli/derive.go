@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Characters of a unit map besides the marks of claims.
+const (
+	freeUnit        = '.'
+	unavailableUnit = '!'
+)
+
+// newNodes puts the GPUs under their nodes. A node may have no GPU, and a GPU a
+// node that no device plugin speaks for: both are shown.
+func newNodes(snapshot *allocator.Snapshot, only filter) []Node {
+	byName := map[string]*Node{}
+	for _, state := range snapshot.Nodes {
+		byName[state.Name] = &Node{
+			Name: state.Name, Reported: true, Version: state.Version, Driver: state.Driver,
+			Address: state.Address, LastSeen: state.LastSeen, GPUs: []GPU{},
+		}
+	}
+	for _, gpu := range snapshot.GPUs {
+		shown := newGPU(gpu)
+		if !shown.Reported && len(shown.Claims) == 0 && gpu.Ledger != nil {
+			continue // nobody reports it, nobody holds it: it is gone
+		}
+		name := nodeOf(gpu)
+		if byName[name] == nil {
+			byName[name] = &Node{Name: name}
+		}
+		if strings.HasPrefix(string(gpu.ID), only.gpu) {
+			byName[name].GPUs = append(byName[name].GPUs, shown)
+		}
+	}
+	nodes := []Node{}
+	for _, node := range byName {
+		if only.node != "" && node.Name != only.node || only.gpu != "" && len(node.GPUs) == 0 {
+			continue
+		}
+		for _, gpu := range node.GPUs {
+			node.Memory.add(gpu.Memory)
+		}
+		nodes = append(nodes, *node)
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// nodeOf names the GPU's node. For a GPU that no device plugin reports, a claim
+// knows where it was.
+func nodeOf(gpu allocator.GPU) string {
+	if gpu.State.Node != "" {
+		return gpu.State.Node
+	}
+	for _, claim := range gpu.Claims() {
+		if claim.NodeName != "" {
+			return claim.NodeName
+		}
+	}
+	return "unknown node"
+}
+
+func newGPU(gpu allocator.GPU) GPU {
+	state := gpu.State
+	g := GPU{
+		ID: gpu.ID, Reported: state.Node != "", Index: state.Index, Model: state.Model,
+		Health: state.Health, Unhealthy: state.Unhealthy, UpdatedAt: state.UpdatedAt,
+		UnitMiB: state.UnitMiB, Units: state.Units, Claims: []Claim{}, Notes: []string{},
+	}
+	claims := gpu.Claims()
+	if len(claims) > 0 { // these units are in use, whatever is offered now
+		g.UnitMiB = gpu.Ledger.UnitMiB
+		g.Units = max(len(gpu.Ledger.Units), state.Units)
+	}
+	units := unitMap(gpu, g)
+	for _, claim := range claims {
+		g.Claims = append(g.Claims, newClaim(claim, string(units[claim.Units[0]]), g.UnitMiB))
+	}
+	g.Map = string(units)
+	g.Memory = newMemory(units, g.UnitMiB, state)
+	g.Notes = notes(gpu, g)
+	return g
+}
+
+// unitMap returns a character for each unit. Units are unavailable if the
+// device plugin says so, if it offers units of another size, if nobody offers
+// the GPU, and if its claims cannot be read: the table refuses them all.
+func unitMap(gpu allocator.GPU, g GPU) []rune {
+	refused := gpu.Ledger == nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
+	units := make([]rune, g.Units)
+	for unit := range units {
+		units[unit] = freeUnit
+		if refused || unit >= gpu.State.Units || g.Unhealthy.Contains(unit) {
+			units[unit] = unavailableUnit
+		}
+	}
+	if gpu.Ledger == nil {
+		return units
+	}
+	for unit, mark := range gpu.Ledger.Units {
+		if mark != freeUnit {
+			units[unit] = mark
+		}
+	}
+	return units
+}
+
+func newMemory(units []rune, unitMiB uint64, state allocator.GPUState) Memory {
+	m := Memory{WholeMiB: state.MemoryMiB, UsedMiB: state.UsedMiB, OfferedMiB: uint64(len(units)) * unitMiB}
+	for _, unit := range units {
+		switch unit {
+		case freeUnit:
+			m.FreeMiB += unitMiB
+		case unavailableUnit:
+			m.UnavailableMiB += unitMiB
+		default:
+			m.ClaimedMiB += unitMiB
+		}
+	}
+	return m
+}
+
+func newClaim(claim allocator.Claim, mark string, unitMiB uint64) Claim {
+	return Claim{
+		Mark: mark, Owner: claim.Owner, State: claim.State, Container: claim.Container,
+		Units: claim.Units, UnitCount: len(claim.Units), MiB: uint64(len(claim.Units)) * unitMiB,
+		ClaimedAt: claim.ClaimedAt, RunningAt: claim.RunningAt,
+		Enforcement: claim.Enforcement, PeakMiB: claim.PeakMiB,
+	}
+}
+
+// notes says in words what the numbers do not.
+func notes(gpu allocator.GPU, g GPU) []string {
+	notes := []string{}
+	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if gpu.Ledger == nil {
+		add("its claims cannot be read, so no task can start on it: see the problems")
+	}
+	if !g.Reported {
+		add("no device plugin reports this GPU; its claims stay until their tasks are gone")
+		return notes
+	}
+	switch {
+	case g.Health != "" && len(g.Unhealthy) > 0:
+		add("units %s are unhealthy: %s", g.Unhealthy, g.Health)
+	case g.Health != "":
+		add("unhealthy: %s", g.Health)
+	}
+	if len(g.Claims) > 0 && g.UnitMiB != gpu.State.UnitMiB {
+		add("offered in units of %d MiB now; no task can start until those with units of %d MiB are gone",
+			gpu.State.UnitMiB, g.UnitMiB)
+	}
+	if held := g.ClaimedMiB + gpu.State.ReservedMiB; g.UsedMiB > held && gpu.Ledger != nil && g.Health == "" {
+		add("%d MiB more in use than claimed", g.UsedMiB-held)
+	}
+	return notes
+}

@@ -1,0 +1,16 @@
+// Package cli is the command line for operators: it shows who holds which part
+// of which GPU's memory, from what the allocation table says.
+//
+// Where to look:
+//
+//   - app.go: App, the commands' common ground, and the exit codes
+//   - tableflags.go: where the table is, from flags and environment
+//   - explain.go: what a person can do about an error
+//   - status.go: the command `status`, once or following changes
+//   - report.go: Status, all that `status` knows, as JSON prints it
+//   - derive.go: the status of a snapshot; pure
+//   - text.go, bar.go, legend.go, paint.go: the same for people
+//
+// The package only reads the table. It is reached from main, which tells it how
+// to open one.
+package cli

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Widths that columns shrink to, if all of them do not fit.
+const (
+	fairTask   = 24
+	leastTask  = 16
+	leastUnits = 7
+)
+
+// Widths of the columns that do not depend on what is in them.
+const (
+	allocWidth = 8
+	mibWidth   = 6
+	stateWidth = len("running")
+	sinceWidth = len("SINCE")
+)
+
+// legend lays out the table of claims. All GPUs have the same columns.
+type legend struct {
+	mark, task, units, container int // widths
+	gap                          string
+}
+
+// newLegend fits the columns into width.
+func newLegend(nodes []Node, width int) legend {
+	l := legend{mark: 1, task: len("TASK"), units: len("UNITS"), container: len("CONTAINER"), gap: "  "}
+	for _, node := range nodes {
+		for _, gpu := range node.GPUs {
+			for _, claim := range gpu.Claims {
+				l.mark = max(l.mark, columns(claim.Mark))
+				l.task = max(l.task, columns(taskPath(claim)))
+				l.units = max(l.units, len(claim.Units.String()))
+				l.container = max(l.container, len(shortContainer(claim)))
+			}
+		}
+	}
+	if l.width() > width {
+		l.gap = " "
+	}
+	l.shrink(&l.task, fairTask, width)
+	l.shrink(&l.units, leastUnits, width)
+	l.shrink(&l.task, leastTask, width)
+	return l
+}
+
+// shrink makes a column narrower, but not below least, until all fit.
+func (l *legend) shrink(column *int, least, width int) {
+	if excess := l.width() - width; excess > 0 && *column > least {
+		*column = max(*column-excess, least)
+	}
+}
+
+func (l *legend) width() int {
+	return l.mark + l.task + allocWidth + l.units + mibWidth + stateWidth + l.container + sinceWidth +
+		7*len(l.gap)
+}
+
+// row joins cells into a line. The mark is given painted.
+func (l *legend) row(mark, task, alloc, units, mib, state, container, since string) string {
+	return strings.TrimRight(strings.Join([]string{
+		mark, fitMiddle(task, l.task), fit(alloc, allocWidth), fit(units, l.units), fitRight(mib, mibWidth),
+		fit(state, stateWidth), fit(container, l.container), fitRight(since, sinceWidth),
+	}, l.gap), " ")
+}
+
+func (l *legend) header() string {
+	return l.row(fit("", l.mark), "TASK", "ALLOC", "UNITS", "MiB", "STATE", "CONTAINER", "SINCE")
+}
+
+func (l *legend) claim(p paint, c Claim, now time.Time) string {
+	mark := []rune(c.Mark)[0]
+	painted := p.unit(mark, c.Mark) + strings.Repeat(" ", l.mark-columns(c.Mark))
+	return l.row(painted, taskPath(c), clean(c.Alloc[:min(len(c.Alloc), allocWidth)]), c.Units.String(),
+		strconv.FormatUint(c.MiB, 10), clean(string(c.State)), shortContainer(c), age(now, since(c)))
+}
+
+// taskPath is how people name a task.
+func taskPath(c Claim) string {
+	return clean(strings.Join([]string{c.Namespace, c.Job, c.Group, c.Task}, "/"))
+}
+
+// shortContainer is the container's ID as Docker's own tools print it.
+func shortContainer(c Claim) string {
+	return clean(c.Container[:min(len(c.Container), 12)])
+}
+
+// since is when the claim came into its state.
+func since(c Claim) time.Time {
+	if c.State == allocator.Running && !c.RunningAt.IsZero() {
+		return c.RunningAt
+	}
+	return c.ClaimedAt
+}
+
+// age says how long ago t was, in one unit. Clocks of nodes differ a little: a
+// time to come counts as now.
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	switch d := now.Sub(t); {
+	case d < 0:
+		return "0s"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}

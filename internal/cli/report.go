@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// statusSchema is the version of Status as JSON. Adding a field does not change
+// it; docs/cli.md describes it.
+const statusSchema = 1
+
+// Status is all that the command `status` knows. Totals are derived from the
+// table when it is read. All memory is in MiB.
+type Status struct {
+	Schema   int       `json:"schema"`
+	Table    string    `json:"table"`         // where it was read
+	Version  uint64    `json:"table_version"` // grows with every change
+	At       time.Time `json:"at"`
+	Total    Total     `json:"total"`
+	Nodes    []Node    `json:"nodes"`    // by name
+	Problems []Problem `json:"problems"` // values that cannot be read, by key
+}
+
+// Total sums up the GPUs that are shown.
+type Total struct {
+	Nodes  int `json:"nodes"`
+	GPUs   int `json:"gpus"`
+	Claims int `json:"claims"`
+	Memory
+}
+
+// Memory is one GPU's memory, or that of several together, in MiB. Offered is
+// claimed, free and unavailable together; it is less than the whole, since some
+// is reserved and what is left over is smaller than a unit.
+type Memory struct {
+	WholeMiB       uint64 `json:"memory_mib"`
+	OfferedMiB     uint64 `json:"offered_mib"`     // in units
+	ClaimedMiB     uint64 `json:"claimed_mib"`     // held by tasks
+	FreeMiB        uint64 `json:"free_mib"`        // to be had now
+	UnavailableMiB uint64 `json:"unavailable_mib"` // neither held nor to be had: unhealthy, or see the notes
+	UsedMiB        uint64 `json:"used_mib"`        // in use by all processes, when the device plugin last said so
+}
+
+// Node is a node with its GPUs.
+type Node struct {
+	Name     string    `json:"name"`
+	Reported bool      `json:"reported"` // by its device plugin; the following are empty if not
+	Version  string    `json:"version,omitempty"`
+	Driver   string    `json:"driver,omitempty"`
+	Address  string    `json:"address,omitempty"`
+	LastSeen time.Time `json:"last_seen,omitzero"`
+	Memory
+	GPUs []GPU `json:"gpus"` // by index
+}
+
+// GPU is one GPU with its claims.
+type GPU struct {
+	ID        allocator.GPUID   `json:"id"`
+	Reported  bool              `json:"reported"` // by its device plugin
+	Index     int               `json:"index"`
+	Model     string            `json:"model,omitempty"`
+	Health    string            `json:"health"` // "" if all units can be used, else the reason
+	Unhealthy allocator.UnitSet `json:"unhealthy_units,omitempty"`
+	UnitMiB   uint64            `json:"unit_mib"`
+	Units     int               `json:"units"`
+	Map       string            `json:"map"` // a character per unit: a claim's mark, "." free, "!" unavailable
+	Memory
+	UpdatedAt time.Time `json:"updated_at,omitzero"`
+	Claims    []Claim   `json:"claims"` // by first unit
+	Notes     []string  `json:"notes"`  // what a person should know of this GPU
+}
+
+// Claim is one task's slice of a GPU.
+type Claim struct {
+	Mark string `json:"mark"` // stands for it in the map
+	allocator.Owner
+	State       allocator.ClaimState `json:"state"`
+	Container   string               `json:"container,omitempty"`
+	Units       allocator.UnitSet    `json:"units"`
+	UnitCount   int                  `json:"unit_count"`
+	MiB         uint64               `json:"mib"`
+	ClaimedAt   time.Time            `json:"claimed_at"`
+	RunningAt   time.Time            `json:"running_at,omitzero"`
+	Enforcement string               `json:"enforcement,omitempty"`
+	PeakMiB     uint64               `json:"peak_mib,omitempty"`
+}
+
+// Problem is a value of the table that cannot be read.
+type Problem struct {
+	Key   string `json:"key"` // below the table's prefix
+	Error string `json:"error"`
+}
+
+// filter says which GPUs to show. The zero filter shows all.
+type filter struct {
+	gpu  string // a UUID or the start of one
+	node string // a node's name
+}
+
+// newStatus makes a status of a snapshot. Problems are never filtered: a value
+// that cannot be read may concern any GPU.
+func newStatus(snapshot *allocator.Snapshot, only filter) Status {
+	s := Status{
+		Schema:   statusSchema,
+		Version:  snapshot.Version,
+		Nodes:    newNodes(snapshot, only),
+		Problems: []Problem{},
+	}
+	for _, node := range s.Nodes {
+		s.Total.Nodes++
+		s.Total.GPUs += len(node.GPUs)
+		s.Total.Memory.add(node.Memory)
+		for _, gpu := range node.GPUs {
+			s.Total.Claims += len(gpu.Claims)
+		}
+	}
+	for _, problem := range snapshot.Problems {
+		s.Problems = append(s.Problems, Problem{Key: problem.Key, Error: problem.Err.Error()})
+	}
+	return s
+}
+
+func (m *Memory) add(other Memory) {
+	m.WholeMiB += other.WholeMiB
+	m.OfferedMiB += other.OfferedMiB
+	m.ClaimedMiB += other.ClaimedMiB
+	m.FreeMiB += other.FreeMiB
+	m.UnavailableMiB += other.UnavailableMiB
+	m.UsedMiB += other.UsedMiB
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// retryPause is how long --watch waits for a table that is not reachable.
+const retryPause = 2 * time.Second
+
+const statusLong = `Show every GPU with its slices: which task holds which units of its memory.
+
+A GPU's bar has a letter for each task's units, "." for free units and "!" for
+units that cannot be had; the line under it shows the memory in use. SINCE is
+when the claim came into its state. A claim is "claimed" from before its
+container is created until it runs.`
+
+// statusCommand is one call of `status`.
+type statusCommand struct {
+	app   App
+	table *tableFlags
+	only  filter
+	json  bool
+	watch bool
+	width int
+	out   io.Writer
+	err   io.Writer
+}
+
+func (a App) newStatus(table *tableFlags) *cobra.Command {
+	s := &statusCommand{app: a, table: table}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show who holds which part of which GPU's memory",
+		Long:  statusLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.out, s.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return s.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&s.only.gpu, "gpu", "", "only the GPU with this `UUID`, or the start of one")
+	flags.StringVar(&s.only.node, "node", "", "only the node with this `name`")
+	flags.BoolVar(&s.json, "json", false, "print JSON (docs/cli.md); with --watch one line for each change")
+	flags.BoolVarP(&s.watch, "watch", "w", false, "go on and show every change, until interrupted")
+	flags.IntVar(&s.width, "width", 0, "width of the text in `columns`; by itself the terminal's, or 80")
+	return cmd
+}
+
+func (s *statusCommand) run(ctx context.Context) error {
+	config, err := s.table.resolve()
+	if err != nil {
+		return err
+	}
+	if err := exists(config); err != nil {
+		return s.table.explain(err)
+	}
+	table, err := s.app.OpenTable(config)
+	if err != nil {
+		return s.table.explain(err)
+	}
+	defer table.Close()
+	snapshot, err := table.Snapshot(ctx)
+	if err != nil {
+		return s.table.explain(err)
+	}
+	status := s.status(snapshot)
+	if err := s.noneMatch(status); err != nil {
+		return err
+	}
+	if s.watch {
+		return s.follow(ctx, table, snapshot)
+	}
+	return errors.Join(s.write(status), unreadable(status))
+}
+
+// follow shows the snapshot and every later one until ctx ends. A table that is
+// out of reach for a while is waited for.
+func (s *statusCommand) follow(ctx context.Context, table *allocator.Table, snapshot *allocator.Snapshot) error {
+	for {
+		if err := s.write(s.status(snapshot)); err != nil {
+			return err
+		}
+		next, err := s.next(ctx, table, snapshot.Version)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return s.table.explain(err)
+		}
+		snapshot = next
+	}
+}
+
+// next waits for a snapshot of another version.
+func (s *statusCommand) next(ctx context.Context, table *allocator.Table, after uint64) (*allocator.Snapshot, error) {
+	for {
+		snapshot, err := table.Watch(ctx, after)
+		switch {
+		case err == nil && snapshot.Version != after:
+			return snapshot, nil
+		case err == nil:
+			continue
+		case !errors.Is(err, allocator.ErrUnavailable):
+			return nil, err
+		}
+		fmt.Fprintln(s.err, s.table.explain(err))
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *statusCommand) status(snapshot *allocator.Snapshot) Status {
+	status := newStatus(snapshot, s.only)
+	status.Table, status.At = s.table.describe(), s.app.Now().UTC()
+	return status
+}
+
+func (s *statusCommand) write(status Status) error {
+	if s.json {
+		encoder := json.NewEncoder(s.out)
+		if !s.watch {
+			encoder.SetIndent("", "  ")
+		}
+		return encoder.Encode(status)
+	}
+	p := paintFor(s.out, s.width)
+	picture := drawStatus(status, p)
+	switch {
+	case s.watch && p.isTerminal:
+		picture = clearScreen + picture
+	case s.watch:
+		picture += "\n"
+	}
+	_, err := io.WriteString(s.out, picture)
+	return err
+}
+
+// noneMatch is the error of a filter that left nothing.
+func (s *statusCommand) noneMatch(status Status) error {
+	if s.only == (filter{}) || len(status.Nodes) > 0 {
+		return nil
+	}
+	return fmt.Errorf("no GPU in the allocation table (%s) matches --node=%q --gpu=%q; "+
+		"without these flags status shows all", status.Table, s.only.node, s.only.gpu)
+}
+
+func unreadable(status Status) error {
+	if len(status.Problems) == 0 {
+		return nil
+	}
+	return &unreadableError{values: len(status.Problems)}
+}

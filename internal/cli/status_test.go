@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		golden string
+		store  func(*testing.T) *world
+		args   []string
+		code   int
+	}{
+		{golden: "cluster-80.txt", store: cluster},
+		{golden: "cluster-120.txt", store: cluster, args: []string{"--width=120"}},
+		{golden: "cluster.json", store: cluster, args: []string{"--json"}},
+		{golden: "node.txt", store: cluster, args: []string{"--node=gpu-node-1"}},
+		{golden: "gpu.txt", store: cluster, args: []string{"--gpu=MIG-"}},
+		{golden: "problems.txt", store: damaged, code: ExitUnreadable},
+		{golden: "problems.json", store: damaged, args: []string{"--json"}, code: ExitUnreadable},
+		{golden: "empty.txt", store: func(*testing.T) *world { return newWorld() }},
+	}
+	for _, tc := range tests {
+		t.Run(tc.golden, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := tc.store(t).run(t, append([]string{"status"}, tc.args...)...)
+			must.Eq(t, "", stderr)
+			must.Eq(t, tc.code, code)
+			golden(t, tc.golden, stdout)
+		})
+	}
+}
+
+// damaged is a table with values that cannot be read.
+func damaged(t *testing.T) *world {
+	store := cluster(t)
+	store.put(t, allocator.ClaimsKey(a10), `{"version": 7}`)
+	store.put(t, allocator.NodeKey("gpu-node-9"), "not JSON")
+	return store
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		must.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must.NoError(t, err)
+	must.Eq(t, string(want), got)
+}
+
+func TestStatusFitsWidth(t *testing.T) {
+	t.Parallel()
+	store := cluster(t)
+	for width := 80; width < 300; width += 7 {
+		_, stdout, _ := store.run(t, "status", fmt.Sprintf("--width=%d", width))
+		for line := range strings.Lines(stdout) {
+			must.LessEq(t, width, columns(strings.TrimRight(line, "\n")), must.Sprint(line))
+		}
+	}
+}
+
+func TestStatusTotalsAddUp(t *testing.T) {
+	t.Parallel()
+	_, stdout, _ := cluster(t).run(t, "status", "--json")
+	var status Status
+	must.NoError(t, json.Unmarshal([]byte(stdout), &status))
+	var sum Memory
+	for _, node := range status.Nodes {
+		var ofNode Memory
+		for _, gpu := range node.GPUs {
+			must.Eq(t, gpu.OfferedMiB, gpu.ClaimedMiB+gpu.FreeMiB+gpu.UnavailableMiB)
+			var claimed uint64
+			for _, claim := range gpu.Claims {
+				must.Eq(t, claim.UnitCount, strings.Count(gpu.Map, claim.Mark))
+				claimed += claim.MiB
+			}
+			must.Eq(t, claimed, gpu.ClaimedMiB)
+			ofNode.add(gpu.Memory)
+		}
+		must.Eq(t, ofNode, node.Memory)
+		sum.add(ofNode)
+	}
+	must.Eq(t, sum, status.Total.Memory)
+}
+
+// A person who gave a name that is nowhere must not read it as "all free".
+func TestStatusFilterWithoutMatch(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := cluster(t).run(t, "status", "--node=gpu-node-7")
+	must.Eq(t, ExitFailure, code)
+	must.Eq(t, "", stdout)
+	must.StrContains(t, stderr, "gpu-node-7")
+}
+
+// Offered in new units while old claims live: nothing is free, and it is said.
+func TestStatusUnitMismatch(t *testing.T) {
+	t.Parallel()
+	b := &builder{t: t, store: newWorld(), clock: now}
+	b.claim(owner("old", "task", "1b2c3d4e", "n"), allocator.Booking{GPU: a10, UnitMiB: 512, Of: 8, Units: units(0, 2)})
+	b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 4096, UnitMiB: 1024, Units: 4})
+	snapshot, err := b.table().Snapshot(t.Context())
+	must.NoError(t, err)
+	gpu := newStatus(snapshot, filter{}).Nodes[0].GPUs[0]
+	must.Eq(t, "aa!!!!!!", gpu.Map)
+	must.Eq(t, Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 1024, UnavailableMiB: 3072}, gpu.Memory)
+	must.StrContains(t, gpu.Notes[0], "1024 MiB now")
+}
+
+// Names come from a store that others write: they must not reach the terminal
+// as commands.
+func TestStatusCleansNames(t *testing.T) {
+	t.Parallel()
+	b := &builder{t: t, store: newWorld(), clock: now}
+	b.node("evil\x1b[2J", "\x1b]0;title\a", "\r\n")
+	b.claim(owner("job\x1b[31m", "t\n", "\x1b[2Jabcd", "n\x1b[0m"), allocator.Booking{GPU: "GPU-\x1b[H", UnitMiB: 1, Of: 1, Units: units(0, 1)})
+	b.store.put(t, "nodes/x", "\x1b[2J")
+	_, stdout, _ := b.store.run(t, "status")
+	must.StrNotContains(t, stdout, "\x1b")
+	must.StrNotContains(t, stdout, "\r")
+}
+
+func TestStatusWatch(t *testing.T) {
+	t.Parallel()
+	store := cluster(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	read, write := io.Pipe()
+	done := make(chan int, 1)
+	go func() {
+		done <- store.app().Run(ctx, []string{"status", "--watch", "--json"}, write, io.Discard)
+		_ = write.Close()
+	}()
+	lines := json.NewDecoder(read)
+	var first, second Status
+	must.NoError(t, lines.Decode(&first))
+	b := &builder{t: t, store: store, clock: now}
+	b.node("gpu-node-5", "570.86.10", "10.0.0.15")
+	must.NoError(t, lines.Decode(&second))
+	must.Eq(t, first.Total.Nodes+1, second.Total.Nodes)
+	must.Greater(t, first.Version, second.Version)
+	stop()
+	must.Eq(t, ExitOK, <-done)
+}
+
+// A table out of reach for a while is no reason to look away.
+func TestStatusWatchSurvivesOutage(t *testing.T) {
+	t.Parallel()
+	store := newWorld()
+	store.put(t, "unknown/key", "{}")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	read, stderr := io.Pipe()
+	done := make(chan int, 1)
+	breakingOut := writerFunc(func(p []byte) (int, error) { // fails right after the first picture
+		store.Fail(fmt.Errorf("connection refused: %w", allocator.ErrUnavailable))
+		return len(p), nil
+	})
+	go func() { done <- store.app().Run(ctx, []string{"status", "--watch"}, breakingOut, stderr) }()
+	said := make([]byte, 4096)
+	n, err := read.Read(said)
+	must.NoError(t, err)
+	must.StrContains(t, string(said[:n]), "connection refused")
+	go func() { _, _ = io.Copy(io.Discard, read) }()
+	stop()
+	must.Eq(t, ExitOK, <-done)
+	must.NoError(t, stderr.Close())
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestOutputError(t *testing.T) {
+	t.Parallel()
+	full := writerFunc(func([]byte) (int, error) { return 0, errors.New("disk is full") })
+	var stderr bytes.Buffer
+	code := cluster(t).app().Run(t.Context(), []string{"status"}, full, &stderr)
+	must.Eq(t, ExitFailure, code)
+	must.StrContains(t, stderr.String(), "disk is full")
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"nomad-gpu-mem/internal/tableconfig"
+)
+
+const tableHelp = `The table is, unless flags or these environment variables say otherwise, in the
+Consul at 127.0.0.1:8500, below the key gpu-mem. A flag outranks its variable.
+  GPU_MEM_TABLE_STORE       --table-store
+  GPU_MEM_TABLE_ADDRESS     --table-address
+  GPU_MEM_TABLE_PREFIX      --table-prefix
+  GPU_MEM_TABLE_TOKEN_FILE  --table-token-file
+  GPU_MEM_TABLE_PATH        --table-path
+  CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN and the others that all Consul clients
+  read count where address and token file are not given. NO_COLOR is honoured.`
+
+// defaultConsul is where Consul's own clients look.
+const defaultConsul = "127.0.0.1:8500"
+
+// tableFlags are the options that say where the table is.
+type tableFlags struct {
+	config    tableconfig.Config
+	tokenFile string
+	getenv    func(string) string
+}
+
+// register adds the flags. A flag's default is its environment variable, then
+// the default of the plugins' table block.
+func (f *tableFlags) register(flags *pflag.FlagSet) {
+	d := tableconfig.Default()
+	f.add(flags, &f.config.Store, "store", d.Store, "where the table is kept: consul or file")
+	f.add(flags, &f.config.Address, "address", "", "Consul's `address`: host:port or a URL")
+	f.add(flags, &f.config.Prefix, "prefix", d.Prefix, "Consul `key` that all keys of the table are below")
+	f.add(flags, &f.tokenFile, "token-file", "", "`file` that holds a Consul ACL token")
+	f.add(flags, &f.config.Path, "path", d.Path, "table's `file`, with --table-store=file")
+}
+
+func (f *tableFlags) add(flags *pflag.FlagSet, target *string, name, fallback, usage string) {
+	value := f.getenv("GPU_MEM_TABLE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+	if value == "" {
+		value = fallback
+	}
+	flags.StringVar(target, "table-"+name, value, usage)
+}
+
+// resolve returns the table's configuration. Mistakes are usage errors.
+func (f *tableFlags) resolve() (tableconfig.Config, error) {
+	config := f.config
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return config, usageError{fmt.Errorf("table-token-file: %w", err)}
+		}
+		config.Token = strings.TrimSpace(string(text))
+		if config.Token == "" {
+			return config, usageError{fmt.Errorf("table-token-file: %s is empty", f.tokenFile)}
+		}
+	}
+	if err := config.Validate(); err != nil {
+		return config, usageError{err}
+	}
+	return config, nil
+}
+
+// exists returns an error if the table is in a file that is not there. To the
+// plugins that is an empty table; a person more likely looks at a wrong place.
+func exists(config tableconfig.Config) error {
+	if config.Store != tableconfig.StoreFile {
+		return nil
+	}
+	_, err := os.Stat(config.Path)
+	return err
+}
+
+// describe names the table for people.
+func (f *tableFlags) describe() string {
+	if f.config.Store == tableconfig.StoreFile {
+		return "file " + f.config.Path
+	}
+	address := f.config.Address
+	if address == "" {
+		address = f.getenv("CONSUL_HTTP_ADDR")
+	}
+	if address == "" {
+		address = defaultConsul
+	}
+	return fmt.Sprintf("Consul %s, prefix %s", address, f.config.Prefix)
+}
