@@ -19,6 +19,10 @@ choose_store() {
   if daemon_pid nomad >/dev/null && [[ $before != "$GPU_MEM_STORE" ]]; then
     die "a cluster with store '$before' runs in $GPU_MEM_RUN: stop it first"
   fi
+  # `down` removes the directory, so it must not be one with other things in it.
+  if [[ -z $before && -n $(find "$GPU_MEM_RUN" -mindepth 1 ! -path "$GPU_MEM_FAKE_STATE" 2>/dev/null | head -1) ]]; then
+    die "$GPU_MEM_RUN holds something else than a cluster: give an empty directory"
+  fi
   mkdir -p "$GPU_MEM_RUN"
   say "$GPU_MEM_STORE" >"$GPU_MEM_RUN/store"
 }
@@ -79,7 +83,7 @@ down() {
   "$scripts/dockerd.sh" stop
   "$scripts/consul.sh" stop
   end_remains
-  rm -rf --one-file-system "$GPU_MEM_RUN"
+  [[ ! -e $GPU_MEM_RUN/store ]] || rm -rf --one-file-system "$GPU_MEM_RUN"
 }
 
 environment() {

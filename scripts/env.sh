@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034 # what is set here is used by those who source it
 # Settings of the development cluster, all with defaults. Sourced by every
 # script and by make's recipes; README.md beside this file describes them.
 
@@ -23,6 +24,7 @@ fi
 NVML_LIBRARY=libnvidia-ml.so.1
 [[ $GPU_MEM_GPUS == real ]] || NVML_LIBRARY=$GPU_MEM_ROOT/bin/libnvidia-ml.so.1
 FAKE_NVML_STATE=$GPU_MEM_RUN/nvml.state
+: "${GPU_MEM_NVIDIA_RUNTIME:=nvidia}"
 : "${GPU_MEM_FAKE_STATE:=$GPU_MEM_ROOT/scripts/gpus/one.state}"
 
 # The cache comes last on PATH: what the machine has is preferred.
@@ -34,6 +36,6 @@ esac
 : "${CONSUL:=$(command -v consul || echo "$GPU_MEM_CACHE/bin/consul")}"
 GOLANGCI_LINT=$GPU_MEM_CACHE/bin/golangci-lint # the pinned one, always
 
-export PATH NOMAD CONSUL GOLANGCI_LINT GPU_MEM_ROOT GPU_MEM_SLOT GPU_MEM_RUN \
-  GPU_MEM_CACHE GPU_MEM_STORE GPU_MEM_NOMAD_PORT GPU_MEM_CONSUL_PORT \
-  GPU_MEM_GPUS GPU_MEM_FAKE_STATE NVML_LIBRARY FAKE_NVML_STATE
+# Nothing that follows from the slot is exported: a test that starts a cluster
+# in another slot must not inherit this one's ports.
+export PATH NOMAD CONSUL GOLANGCI_LINT GPU_MEM_CACHE

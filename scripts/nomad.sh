@@ -79,7 +79,7 @@ $(table_block)
 plugin "nomad-driver-gpu-docker" {
   config {
     endpoint       = "unix://$GPU_MEM_RUN/docker.sock"
-    nvidia_runtime = "nvidia"
+    nvidia_runtime = "$GPU_MEM_NVIDIA_RUNTIME"
     infra_image    = "gpu-mem/pause:1"
     state_dir      = "$GPU_MEM_RUN/state"
     volumes {
@@ -124,8 +124,9 @@ start() {
     link_plugins
     write_plugin_config
   fi
+  # Plugins inherit the agent's environment, and so the simulated GPUs.
   daemon_pid nomad >/dev/null ||
-    daemon_start nomad "$NOMAD" agent -config="$GPU_MEM_RUN/nomad.d"
+    FAKE_NVML_STATE=$FAKE_NVML_STATE daemon_start nomad "$NOMAD" agent -config="$GPU_MEM_RUN/nomad.d"
   daemon_ready nomad 90 node_ready
   say "Nomad: ready at http://$address"
 }

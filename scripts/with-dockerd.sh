@@ -18,6 +18,7 @@ GPU_MEM_SLOT=$(free_slot) || { echo "error: no free slot: is this root?" >&2 && 
 GPU_MEM_RUN=$(mktemp -d /var/tmp/gpu-mem.XXXXXX)
 GPU_MEM_GPUS=fake
 GPU_MEM_FAKE_STATE=$scripts/gpus/two.state
+export GPU_MEM_SLOT GPU_MEM_RUN GPU_MEM_GPUS GPU_MEM_FAKE_STATE
 source "$scripts/lib.sh"
 
 finish() {
@@ -32,7 +33,7 @@ trap 'exit 130' INT TERM
 "$scripts/image.sh" >&2
 "$scripts/cdi.sh" >&2
 GPU_MEM_TEST_GPUS=$(jq -r '[.devices[].name | select(. != "all")] | join(" ")' "$GPU_MEM_RUN/cdi/nvidia.json")
-export GPU_MEM_TEST_GPUS
+export GPU_MEM_TEST_GPUS FAKE_NVML_STATE
 export GPU_MEM_TEST_IMAGE=gpu-mem/busybox:1 GPU_MEM_TEST_PAUSE_IMAGE=gpu-mem/pause:1
 export DOCKER_HOST=unix://$GPU_MEM_RUN/docker.sock
 "$@"
