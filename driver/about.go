@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"nomad-gpu-mem/internal/version"
+)
+
+// Name is what a job writes as `driver`.
+const Name = "gpu-docker"
+
+// PluginInfo tells Nomad which plugin this is.
+func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
+	return &base.PluginInfoResponse{
+		Type:              base.PluginTypeDriver,
+		PluginApiVersions: []string{drivers.ApiVersion010},
+		PluginVersion:     version.Version,
+		Name:              Name,
+	}, nil
+}
+
+// ConfigSchema is the schema of the operator's plugin block; see Config.
+func (p *Plugin) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), nil }
+
+// TaskConfigSchema is the schema of a job's config block; see TaskConfig.
+func (p *Plugin) TaskConfigSchema() (*hclspec.Spec, error) { return taskSpec(), nil }
+
+// Capabilities tells Nomad what the driver can do. MustInitiateNetwork: a group's
+// network namespace is made by CreateNetwork, since a container can join only the
+// namespace of another container.
+func (p *Plugin) Capabilities() (*drivers.Capabilities, error) {
+	return &drivers.Capabilities{
+		SendSignals: true,
+		Exec:        true,
+		FSIsolation: drivers.FSIsolationImage,
+		NetIsolationModes: []drivers.NetIsolationMode{
+			drivers.NetIsolationModeHost,
+			drivers.NetIsolationModeGroup,
+			drivers.NetIsolationModeTask,
+		},
+		MustInitiateNetwork:  true,
+		MountConfigs:         drivers.MountConfigSupportAll,
+		DisableLogCollection: p.settings().DisableLogCollection,
+	}, nil
+}

@@ -1,0 +1,66 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// bookingsOf returns what Nomad booked for a task, in the order of the GPUs' UUIDs.
+// Only DeviceEnv is believed: device plugins alone write it, while a job, its
+// templates and its image can put anything into the rest of the environment.
+func bookingsOf(task *drivers.TaskConfig) ([]allocator.Booking, error) {
+	bookings, err := allocator.ParseBookings(task.DeviceEnv)
+	if err != nil {
+		return nil, fmt.Errorf("the GPU memory booked for task %q cannot be read: %w; "+
+			"device plugin and task driver must be of one version", task.Name, err)
+	}
+	if err := refuseForeignGPU(task.DeviceEnv[visibleDevices], bookings); err != nil {
+		return nil, err
+	}
+	return bookings, nil
+}
+
+// refuseForeignGPU fails a task that holds a GPU from another device plugin. That
+// plugin hands out whole GPUs, which the allocation table may have sold in part.
+func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
+	if visible == "" || slices.Contains(gpusOf(bookings), allocator.GPUID(visible)) {
+		return nil
+	}
+	return fmt.Errorf("the task was given GPU %q by another device plugin than gpu-mem, whose claims this driver cannot check: "+
+		`ask for device "nvidia/gpu-mem", or run the task with driver "docker"`, visible)
+}
+
+func gpusOf(bookings []allocator.Booking) []allocator.GPUID {
+	gpus := make([]allocator.GPUID, len(bookings))
+	for i, b := range bookings {
+		gpus[i] = b.GPU
+	}
+	return gpus
+}
+
+// ownerOf names the task in the allocation table.
+func ownerOf(task *drivers.TaskConfig) allocator.Owner {
+	return allocator.Owner{
+		Namespace: task.Namespace,
+		Job:       task.JobID,
+		Group:     task.TaskGroupName,
+		Task:      task.Name,
+		Alloc:     task.AllocID,
+		Node:      task.NodeID,
+		NodeName:  task.NodeName,
+	}
+}
+
+// listed joins one value per booking, in the order of the GPUs.
+func listed(bookings []allocator.Booking, value func(allocator.Booking) string) string {
+	values := make([]string, len(bookings))
+	for i, b := range bookings {
+		values[i] = value(b)
+	}
+	return strings.Join(values, ",")
+}

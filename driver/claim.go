@@ -1,0 +1,104 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// claim takes the booked units in the table. Nomad sells the units of a task that it
+// stops in the same plan, and so they may be held for as long as that task takes to
+// end: the start waits for them, as it does for a table that is away, but not for
+// longer than claim_timeout.
+func (s *start) claim() error {
+	if !s.order.hasGPU() {
+		return nil
+	}
+	limit := s.services.settings.claimTimeout
+	ctx, cancel := context.WithTimeout(s.ctx, max(limit, minClaimTime))
+	defer cancel()
+	begun, told := time.Now(), ""
+	for {
+		err := s.services.table.Claim(ctx, ownerOf(s.task), s.task.ID, s.order.bookings)
+		if err == nil {
+			return nil
+		}
+		if !worthWaiting(err) {
+			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", err)
+		}
+		if reason := waitingFor(err); reason != told {
+			s.plugin.announcer.tell(s.task, reason)
+			told = reason
+		}
+		if time.Since(begun) >= limit || !pause(ctx, s.plugin.pace.retry) {
+			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w", limit, err)
+		}
+	}
+}
+
+// minClaimTime is what one try may take even if claim_timeout is 0.
+const minClaimTime = 10 * time.Second
+
+func worthWaiting(err error) bool {
+	return errors.Is(err, allocator.ErrHeld) || errors.Is(err, allocator.ErrUnavailable) || errors.Is(err, allocator.ErrConflict)
+}
+
+func waitingFor(err error) string {
+	if errors.Is(err, allocator.ErrHeld) {
+		return "Waiting for GPU memory that another task has not given back yet: " + err.Error()
+	}
+	return "Waiting for the allocation table: " + err.Error()
+}
+
+// markRunning writes the container into the claim. The task is running by now, and
+// the claim is what protects it: if the table is away just then, the loop that
+// asserts claims writes it later.
+func (s *start) markRunning(container string) error {
+	if !s.order.hasGPU() {
+		return nil
+	}
+	err := s.services.table.Running(s.ctx, ownerOf(s.task), s.task.ID, container, gpusOf(s.order.bookings))
+	if err == nil || !worthWaiting(err) {
+		return err
+	}
+	s.plugin.logger.Warn("the claim does not name its container yet", "task_id", s.task.ID, "error", err)
+	return nil
+}
+
+// assertLoop repeats the claims of the tasks that run. Nothing changes as long as
+// the table has them; after it was wiped or restored from an old copy they are
+// written again. A collision is shown and nothing is killed.
+func (p *Plugin) assertLoop(s *services) {
+	every(p.ctx, p.pace.assert, func() {
+		for _, h := range p.tasks.all() {
+			if len(h.bookings) > 0 && h.running() {
+				p.assert(s, h)
+			}
+		}
+	})
+}
+
+func (p *Plugin) assert(s *services, h *handle) {
+	h.claimMu.Lock()
+	defer h.claimMu.Unlock()
+	if h.over {
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
+	defer cancel()
+	err := s.table.Claim(ctx, ownerOf(h.task), h.task.ID, h.bookings)
+	if err == nil {
+		err = s.table.Running(ctx, ownerOf(h.task), h.task.ID, h.container, gpusOf(h.bookings))
+	}
+	switch {
+	case err == nil || h.ctx.Err() != nil:
+	case errors.Is(err, allocator.ErrHeld):
+		p.logger.Error("two tasks use the same GPU memory: the table gives the units of a running task to another", "task_id", h.task.ID, "error", err)
+		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+err.Error())
+	default:
+		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
+	}
+}

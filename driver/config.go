@@ -1,0 +1,159 @@
+package driver
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"nomad-gpu-mem/internal/tableconfig"
+)
+
+// Config is the operator's plugin block. Keys that Nomad's Docker driver also
+// has mean the same here.
+type Config struct {
+	Endpoint string       `codec:"endpoint"` // empty: DOCKER_HOST and its companions, then the local socket
+	TLS      TLS          `codec:"tls"`
+	Auth     RegistryAuth `codec:"auth"`
+
+	NvidiaRuntime      string             `codec:"nvidia_runtime"`       // Docker runtime of tasks that hold GPU memory
+	AllowPrivilegedGPU bool               `codec:"allow_privileged_gpu"` // let a privileged task hold a slice, though it sees every GPU
+	ClaimTimeout       string             `codec:"claim_timeout"`        // how long a start waits for units held by a stopping task
+	StateDir           string             `codec:"state_dir"`            // absolute; where claims still to be released are remembered
+	Table              tableconfig.Config `codec:"table"`
+
+	AllowPrivileged bool         `codec:"allow_privileged"`
+	AllowCaps       []string     `codec:"allow_caps"`
+	AllowRuntimes   []string     `codec:"allow_runtimes"`
+	AllowedModes    AllowedModes `codec:"allowed_modes"`
+	Volumes         Volumes      `codec:"volumes"`
+	PidsLimit       int64        `codec:"pids_limit"` // default and maximum of the tasks' own
+	OOMScoreAdj     int          `codec:"oom_score_adj"`
+
+	ExtraLabels          []string       `codec:"extra_labels"` // globs of label names, such as "job_*"
+	Logging              DefaultLogging `codec:"logging"`
+	DisableLogCollection bool           `codec:"disable_log_collection"`
+
+	InfraImage              string `codec:"infra_image"` // pause image that holds a group's network
+	InfraImagePullTimeout   string `codec:"infra_image_pull_timeout"`
+	ImagePullTimeout        string `codec:"image_pull_timeout"`
+	PullActivityTimeout     string `codec:"pull_activity_timeout"`
+	ContainerExistsAttempts int    `codec:"container_exists_attempts"`
+
+	GC GC `codec:"gc"`
+
+	WindowsAllowInsecureContainerAdmin bool `codec:"windows_allow_insecure_container_admin"`
+}
+
+// TLS holds the files for an endpoint that wants them.
+type TLS struct {
+	Cert string `codec:"cert"`
+	Key  string `codec:"key"`
+	CA   string `codec:"ca"`
+}
+
+// RegistryAuth says where logins for registries come from.
+type RegistryAuth struct {
+	Config string `codec:"config"` // path of a Docker config.json
+	Helper string `codec:"helper"` // suffix of a docker-credential-<helper> program
+}
+
+// AllowedModes are globs of namespace modes that unprivileged clients allow.
+type AllowedModes struct {
+	PID    []string `codec:"pid"`
+	IPC    []string `codec:"ipc"`
+	Userns []string `codec:"userns"`
+	UTS    []string `codec:"uts"`
+}
+
+// Volumes opens the host's paths and Docker's volumes to jobs.
+type Volumes struct {
+	Enabled      bool   `codec:"enabled"`
+	SelinuxLabel string `codec:"selinuxlabel"`
+}
+
+// DefaultLogging is the log driver of tasks that name none.
+type DefaultLogging struct {
+	Type   string            `codec:"type"`
+	Config map[string]string `codec:"config"`
+}
+
+// GC says what is cleared away after a task.
+type GC struct {
+	Image      bool     `codec:"image"` // not offered: refused when true
+	ImageDelay string   `codec:"image_delay"`
+	Container  bool     `codec:"container"`
+	Dangling   Dangling `codec:"dangling_containers"`
+}
+
+// Dangling governs the removal of this driver's containers that no task owns.
+type Dangling struct {
+	Enabled       bool   `codec:"enabled"`
+	DryRun        bool   `codec:"dry_run"`
+	Period        string `codec:"period"`
+	CreationGrace string `codec:"creation_grace"`
+}
+
+// settings is a Config whose values are known to be good, in Go's types.
+type settings struct {
+	Config
+	claimTimeout  time.Duration
+	pullTimeout   time.Duration
+	pullIdle      time.Duration
+	infraTimeout  time.Duration
+	danglingEvery time.Duration
+	danglingGrace time.Duration
+}
+
+// settings checks the configuration. Its error names the key and the value, since
+// it is all that an operator sees when the agent refuses to start.
+func (c Config) settings() (settings, error) {
+	s := settings{Config: c}
+	for _, d := range []struct {
+		key, value string
+		least      time.Duration
+		to         *time.Duration
+	}{
+		{"claim_timeout", c.ClaimTimeout, 0, &s.claimTimeout},
+		{"image_pull_timeout", c.ImagePullTimeout, time.Second, &s.pullTimeout},
+		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, &s.pullIdle},
+		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, &s.infraTimeout},
+		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, &s.danglingEvery},
+		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, &s.danglingGrace},
+	} {
+		value, err := time.ParseDuration(d.value)
+		if err != nil {
+			return settings{}, fmt.Errorf(`%s = %q is not a duration: write it like "90s" or "5m"`, d.key, d.value)
+		}
+		if value < d.least {
+			return settings{}, fmt.Errorf("%s = %q is too short: the least is %s", d.key, d.value, d.least)
+		}
+		*d.to = value
+	}
+	s.Table = c.Table.WithDefaults()
+	if len(c.Logging.Type) == 0 && len(c.Logging.Config) == 0 {
+		s.Logging = DefaultLogging{Type: "json-file", Config: map[string]string{"max-file": "2", "max-size": "2m"}}
+	}
+	return s, s.validate()
+}
+
+func (s *settings) validate() error {
+	switch {
+	case s.NvidiaRuntime == "":
+		return fmt.Errorf(`nvidia_runtime = "" names no runtime: leave the key out for "nvidia"`)
+	case !filepath.IsAbs(s.StateDir):
+		return fmt.Errorf("state_dir = %q is not an absolute path", s.StateDir)
+	case s.InfraImage == "":
+		return fmt.Errorf(`infra_image = "" names no image: leave the key out for the default`)
+	case s.PidsLimit < -1:
+		return fmt.Errorf("pids_limit = %d is negative: use a count, or -1 for no limit", s.PidsLimit)
+	case s.ContainerExistsAttempts < 1:
+		return fmt.Errorf("container_exists_attempts = %d allows no attempt: the least is 1", s.ContainerExistsAttempts)
+	case s.Endpoint == "" && s.TLS != (TLS{}):
+		return fmt.Errorf("tls is set without endpoint: name the endpoint that it is for")
+	case s.GC.Image:
+		return fmt.Errorf("gc.image = true is not offered by this driver: remove it, and prune images with Docker")
+	case s.WindowsAllowInsecureContainerAdmin:
+		return fmt.Errorf("windows_allow_insecure_container_admin = true works on Windows only: remove it")
+	}
+	return s.Table.Validate()
+}

@@ -1,0 +1,61 @@
+package driver
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/ryanuber/go-glob"
+)
+
+// Labels of the containers that this driver makes. They are its own on purpose:
+// Nomad's Docker driver removes containers that carry its label, or that are named
+// like its own, and does not know.
+const (
+	labelPrefix  = "nomad-gpu-mem."
+	labelAlloc   = labelPrefix + "alloc_id"
+	labelAttempt = labelPrefix + "task_id" // Nomad's task config ID: one start of a task
+	labelSandbox = labelPrefix + "sandbox" // allocation whose network a pause container holds
+)
+
+// containerName cannot be taken for a container of Nomad's Docker driver, which
+// joins task and allocation by a dash and removes strangers that look alike.
+func containerName(task *drivers.TaskConfig) string {
+	return strings.ReplaceAll(task.Name, "/", "_") + "_" + task.AllocID
+}
+
+// labels are the job's own, then those that the operator asked for, then the ones
+// by which the driver finds its containers again.
+func labels(task *drivers.TaskConfig, own map[string]string, extra []string) map[string]string {
+	all := map[string]string{}
+	for key, value := range own {
+		if !strings.HasPrefix(key, labelPrefix) {
+			all[key] = value
+		}
+	}
+	for name, value := range map[string]string{
+		"job_name":        task.JobName,
+		"job_id":          task.JobID,
+		"parent_job_id":   task.ParentJobID,
+		"task_group_name": task.TaskGroupName,
+		"task_name":       task.Name,
+		"namespace":       task.Namespace,
+		"node_name":       task.NodeName,
+		"node_id":         task.NodeID,
+	} {
+		if matchesAny(extra, name) {
+			all[labelPrefix+name] = value
+		}
+	}
+	maps.Copy(all, map[string]string{labelAlloc: task.AllocID, labelAttempt: task.ID})
+	return all
+}
+
+func matchesAny(globs []string, text string) bool {
+	for _, pattern := range globs {
+		if glob.Glob(pattern, text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+package driver
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/go-connections/nat"
+	"github.com/hashicorp/nomad/client/taskenv"
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// sandboxContainer is the label under which Nomad hands a group's network back to
+// its tasks; the name is part of Nomad's interface.
+const sandboxContainer = "docker_sandbox_container_id"
+
+// networking joins the container to its network. Docker refuses host names, DNS and
+// extra hosts for a container that joins another's network, so those are set only
+// where they can be.
+func (b *blueprint) networking() error {
+	c := b.order.config
+	mode := c.NetworkMode
+	if mode == "" {
+		mode = groupNetwork(b.task)
+	}
+	if mode == "" {
+		mode = "default"
+	}
+	b.host.NetworkMode = container.NetworkMode(mode)
+	if !b.host.NetworkMode.IsContainer() {
+		b.config.Hostname = c.Hostname
+		b.config.MacAddress = c.MACAddress //nolint:staticcheck // daemons before API 1.44 know no other place
+	}
+	if !b.hasFile("/etc/resolv.conf") {
+		b.dns()
+	}
+	if !b.hasFile("/etc/hosts") {
+		b.host.ExtraHosts = c.ExtraHosts
+	}
+	b.endpoint()
+	return nil
+}
+
+// groupNetwork is the mode that joins a group's network, or "".
+func groupNetwork(task *drivers.TaskConfig) string {
+	if task.NetworkIsolation == nil || task.NetworkIsolation.Labels[sandboxContainer] == "" {
+		return ""
+	}
+	return "container:" + task.NetworkIsolation.Labels[sandboxContainer]
+}
+
+func (b *blueprint) dns() {
+	c := b.order.config
+	for _, server := range c.DNSServers {
+		if net.ParseIP(server) != nil {
+			b.host.DNS = append(b.host.DNS, server)
+		}
+	}
+	b.host.DNSSearch = c.DNSSearchDomains
+	b.host.DNSOptions = c.DNSOptions
+}
+
+func (b *blueprint) endpoint() {
+	c := b.order.config
+	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" {
+		return
+	}
+	settings := &network.EndpointSettings{Aliases: c.NetworkAliases, MacAddress: c.MACAddress}
+	if c.IPv4Address != "" || c.IPv6Address != "" {
+		settings.IPAMConfig = &network.EndpointIPAMConfig{IPv4Address: c.IPv4Address, IPv6Address: c.IPv6Address}
+	}
+	b.network.EndpointsConfig = map[string]*network.EndpointSettings{string(b.host.NetworkMode): settings}
+}
+
+// ports publishes what the job asks for: by label from the group's network, or, in
+// the old form, every port of the task's own network. Within a group's own network
+// namespace nothing is published: Nomad forwards those ports.
+func (b *blueprint) ports() error {
+	published := publisher{exposed: nat.PortSet{}, bindings: nat.PortMap{}}
+	var err error
+	switch {
+	case len(b.order.config.Ports) > 0:
+		err = b.groupPorts(&published)
+	default:
+		err = b.taskPorts(&published)
+	}
+	if err != nil {
+		return err
+	}
+	if len(published.exposed) > 0 {
+		b.config.ExposedPorts = published.exposed
+	}
+	if len(published.bindings) > 0 && !b.host.NetworkMode.IsContainer() {
+		b.host.PortBindings = published.bindings
+	}
+	if b.host.NetworkMode.IsContainer() {
+		b.config.ExposedPorts = nil // Docker refuses them there
+	}
+	if len(b.order.config.PortMap) > 0 {
+		b.env = taskenv.SetPortMapEnvs(b.env, b.order.config.PortMap)
+	}
+	return nil
+}
+
+func (b *blueprint) groupPorts(published *publisher) error {
+	if b.task.Resources == nil || b.task.Resources.Ports == nil {
+		return fmt.Errorf("config.ports names %q, but the group has no network block", b.order.config.Ports)
+	}
+	for _, label := range b.order.config.Ports {
+		port, ok := b.task.Resources.Ports.Get(label)
+		if !ok {
+			return fmt.Errorf("Port %q not found, check network block", label) //nolint:staticcheck // the words users know from Nomad
+		}
+		inside := port.To
+		if inside == 0 {
+			inside = port.Value
+		}
+		published.add(port.HostIP, port.Value, inside)
+	}
+	return nil
+}
+
+func (b *blueprint) taskPorts(published *publisher) error {
+	portMap := b.order.config.PortMap
+	resources := b.task.Resources
+	if resources == nil || resources.NomadResources == nil || len(resources.NomadResources.Networks) == 0 {
+		if len(portMap) > 0 {
+			return fmt.Errorf("config.port_map cannot map the ports of a group's network: list their labels in config.ports")
+		}
+		return nil
+	}
+	nomadNetwork := resources.NomadResources.Networks[0]
+	for _, port := range append(nomadNetwork.ReservedPorts, nomadNetwork.DynamicPorts...) {
+		inside, mapped := portMap[port.Label]
+		if !mapped {
+			inside = port.Value
+		}
+		published.add(nomadNetwork.IP, port.Value, inside)
+	}
+	return nil
+}
+
+// publisher collects ports. Each is published for TCP and UDP.
+type publisher struct {
+	exposed  nat.PortSet
+	bindings nat.PortMap
+}
+
+func (p *publisher) add(hostIP string, outside, inside int) {
+	for _, protocol := range []string{"tcp", "udp"} {
+		port := nat.Port(strconv.Itoa(inside) + "/" + protocol)
+		p.exposed[port] = struct{}{}
+		p.bindings[port] = append(p.bindings[port], nat.PortBinding{HostIP: strings.TrimSpace(hostIP), HostPort: strconv.Itoa(outside)})
+	}
+}

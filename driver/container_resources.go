@@ -1,0 +1,135 @@
+package driver
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+)
+
+const (
+	mib             = 1024 * 1024
+	minShares       = 2    // the kernel's least
+	minQuota        = 1000 // microseconds; Docker refuses less
+	defaultPeriod   = 100_000
+	unlimitedMemory = -1 // Nomad's memory_max for "no limit"
+)
+
+// resources limits what the container may use of the host.
+func (b *blueprint) resources() error {
+	c := b.order.config
+	if err := b.memory(); err != nil {
+		return err
+	}
+	b.cpu()
+	b.host.ShmSize = c.ShmSize
+	b.host.StorageOpt = c.StorageOpt
+	b.host.Sysctls = c.Sysctl
+	b.host.OomScoreAdj = c.OOMScoreAdj
+	if b.host.OomScoreAdj == 0 {
+		b.host.OomScoreAdj = b.settings.OOMScoreAdj
+	}
+	if err := b.pids(); err != nil {
+		return err
+	}
+	return b.ulimits()
+}
+
+// memory follows Nomad's oversubscription: with a maximum above the task's memory,
+// that memory is only reserved and the maximum is the limit. Swap is never given.
+func (b *blueprint) memory() error {
+	res := b.task.Resources
+	if res == nil || res.NomadResources == nil {
+		return nil
+	}
+	memory := res.NomadResources.Memory
+	soft, hard := memory.MemoryMB, max(b.order.config.MemoryHardLimit, memory.MemoryMaxMB)
+	zero := int64(0)
+	b.host.MemorySwappiness = &zero
+	switch {
+	case memory.MemoryMaxMB == unlimitedMemory && b.order.config.MemoryHardLimit == 0:
+		b.host.MemoryReservation = soft * mib
+		return nil
+	case hard <= 0:
+		b.host.Memory = soft * mib
+	case soft > hard:
+		return fmt.Errorf("config.memory_hard_limit of %d MB is below the task's memory of %d MB: raise it", hard, soft)
+	default:
+		b.host.Memory = hard * mib
+		b.host.MemoryReservation = soft * mib
+	}
+	b.host.MemorySwap = b.host.Memory
+	return nil
+}
+
+func (b *blueprint) cpu() {
+	c := b.order.config
+	b.host.CpusetCpus = c.CpusetCpus
+	if b.task.Resources == nil || b.task.Resources.LinuxResources == nil {
+		return
+	}
+	linux := b.task.Resources.LinuxResources
+	b.host.CPUShares = max(linux.CPUShares, minShares)
+	if linux.CpusetCpus != "" {
+		b.host.CpusetCpus = linux.CpusetCpus
+	}
+	if !c.CPUHardLimit {
+		return
+	}
+	b.host.CPUPeriod = c.CPUCFSPeriod
+	if b.host.CPUPeriod == 0 {
+		b.host.CPUPeriod = linux.CPUPeriod
+	}
+	if b.host.CPUPeriod == 0 {
+		b.host.CPUPeriod = defaultPeriod
+	}
+	quota := linux.PercentTicks * float64(b.host.CPUPeriod) * float64(runtime.NumCPU())
+	b.host.CPUQuota = max(int64(quota), minQuota)
+}
+
+// pids takes the task's limit, if it is within the plugin's.
+func (b *blueprint) pids() error {
+	own, most := b.order.config.PidsLimit, b.settings.PidsLimit
+	if most > 0 && own > most {
+		return fmt.Errorf("config.pids_limit of %d is above the limit of %d that this client allows", own, most)
+	}
+	limit := own
+	if limit == 0 {
+		limit = most
+	}
+	if limit != 0 {
+		b.host.PidsLimit = &limit
+	}
+	return nil
+}
+
+func (b *blueprint) ulimits() error {
+	for _, name := range slices.Sorted(maps.Keys(b.order.config.Ulimit)) {
+		limit, err := parseUlimit(name, b.order.config.Ulimit[name])
+		if err != nil {
+			return err
+		}
+		b.host.Ulimits = append(b.host.Ulimits, limit)
+	}
+	return nil
+}
+
+// parseUlimit reads "soft" or "soft:hard".
+func parseUlimit(name, text string) (*container.Ulimit, error) {
+	softText, hardText, both := strings.Cut(text, ":")
+	if !both {
+		hardText = softText
+	}
+	soft, err := strconv.ParseInt(softText, 10, 64)
+	if err == nil {
+		var hard int64
+		if hard, err = strconv.ParseInt(hardText, 10, 64); err == nil {
+			return &container.Ulimit{Name: name, Soft: soft, Hard: hard}, nil
+		}
+	}
+	return nil, fmt.Errorf(`config.ulimit %s = %q: want "soft" or "soft:hard" in whole numbers`, name, text)
+}

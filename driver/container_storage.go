@@ -1,0 +1,160 @@
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/mount"
+	"github.com/hashicorp/nomad/client/allocdir"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// storage puts host paths, volumes and the allocation's directories into the
+// container. Binds and mounts are kept apart, as they are in Docker: it creates a
+// missing source of a bind and refuses one of a mount.
+func (b *blueprint) storage() error {
+	b.allocationDirs()
+	for _, volume := range b.order.config.Volumes {
+		bind, err := b.volume(volume)
+		if err != nil {
+			return fmt.Errorf("config.volumes %q: %w", volume, err)
+		}
+		b.host.Binds = append(b.host.Binds, bind)
+	}
+	b.host.VolumeDriver = b.order.config.VolumeDriver
+	if b.host.VolumeDriver != "" && !b.settings.Volumes.Enabled {
+		return fmt.Errorf("config.volume_driver = %q: volumes are not enabled on this client", b.host.VolumeDriver)
+	}
+	for _, m := range b.order.config.Mounts() {
+		dockerMount, err := b.mount(m)
+		if err != nil {
+			return fmt.Errorf("config.mount of %q: %w", m.Target, err)
+		}
+		b.host.Mounts = append(b.host.Mounts, dockerMount)
+	}
+	for _, m := range slices.Concat(b.task.Mounts, b.files) {
+		if err := checkTarget(m.TaskPath); err != nil {
+			return err
+		}
+		b.host.Mounts = append(b.host.Mounts, nomadMount(m))
+	}
+	return nil
+}
+
+// allocationDirs are the directories that Nomad promises to every task. The logs lie
+// read-only over the shared directory: through them a task could otherwise make
+// Nomad's log collector write to where it pleases.
+func (b *blueprint) allocationDirs() {
+	dirs := b.task.TaskDir()
+	b.host.Binds = append(b.host.Binds,
+		b.bind(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath, ""),
+		b.bind(dirs.LogDir, filepath.Join(allocdir.SharedAllocContainerPath, allocdir.LogDirName), "ro"),
+		b.bind(dirs.LocalDir, allocdir.TaskLocalContainerPath, ""),
+		b.bind(dirs.SecretsDir, allocdir.TaskSecretsContainerPath, ""),
+	)
+}
+
+// volume turns "source:target[:mode]" into a bind. With a volume driver the source
+// is the name of a volume.
+func (b *blueprint) volume(text string) (string, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[1] == "" {
+		return "", fmt.Errorf(`want "source:target" or "source:target:mode"`)
+	}
+	source, target, mode := parts[0], parts[1], ""
+	if len(parts) == 3 {
+		mode = parts[2]
+	}
+	if err := checkTarget(target); err != nil {
+		return "", err
+	}
+	if b.order.config.VolumeDriver != "" {
+		return b.bind(filepath.Clean(source), target, mode), nil
+	}
+	source, err := b.paths().source(source)
+	if err != nil {
+		return "", err
+	}
+	return b.bind(source, target, mode), nil
+}
+
+// bind joins a bind's parts; the SELinux label is one of the comma-separated modes.
+func (b *blueprint) bind(source, target, mode string) string {
+	var modes []string
+	for _, m := range []string{mode, b.settings.Volumes.SelinuxLabel} {
+		if m = strings.TrimPrefix(m, ":"); m != "" {
+			modes = append(modes, m)
+		}
+	}
+	bind := source + ":" + target
+	if len(modes) > 0 {
+		bind += ":" + strings.Join(modes, ",")
+	}
+	return bind
+}
+
+func (b *blueprint) mount(m Mount) (mount.Mount, error) {
+	if err := checkTarget(m.Target); err != nil {
+		return mount.Mount{}, err
+	}
+	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly}
+	switch out.Type {
+	case mount.TypeTmpfs:
+		if m.Source != "" {
+			return out, fmt.Errorf("a tmpfs has no source: remove source = %q", m.Source)
+		}
+		out.TmpfsOptions = &mount.TmpfsOptions{SizeBytes: m.TmpfsOptions.SizeBytes, Mode: os.FileMode(m.TmpfsOptions.Mode)}
+	case mount.TypeBind:
+		var err error
+		if out.Source, err = b.paths().source(m.Source); err != nil {
+			return out, err
+		}
+		if m.BindOptions.Propagation != "" {
+			out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
+		}
+	case mount.TypeVolume:
+		if !b.settings.Volumes.Enabled {
+			return out, fmt.Errorf("volumes are not enabled on this client; cannot mount volume %q", m.Source)
+		}
+		out.VolumeOptions = m.VolumeOptions.docker()
+	default:
+		return out, fmt.Errorf("type %q is none of volume, bind and tmpfs", m.Type)
+	}
+	return out, nil
+}
+
+func (v VolumeOptions) docker() *mount.VolumeOptions {
+	out := &mount.VolumeOptions{NoCopy: v.NoCopy, Labels: v.Labels}
+	if v.DriverConfig.Name != "" || len(v.DriverConfig.Options) > 0 {
+		out.DriverConfig = &mount.Driver{Name: v.DriverConfig.Name, Options: v.DriverConfig.Options}
+	}
+	return out
+}
+
+// nomadMount is a mount that Nomad itself asks for: volume_mount blocks, device
+// plugins, and the files of a group's network.
+func nomadMount(m *drivers.MountConfig) mount.Mount {
+	propagation := mount.PropagationRPrivate
+	switch m.PropagationMode {
+	case structs.VolumeMountPropagationHostToTask:
+		propagation = mount.PropagationRSlave
+	case structs.VolumeMountPropagationBidirectional:
+		propagation = mount.PropagationRShared
+	}
+	return mount.Mount{
+		Type:        mount.TypeBind,
+		Source:      m.HostPath,
+		Target:      m.TaskPath,
+		ReadOnly:    m.Readonly,
+		BindOptions: &mount.BindOptions{Propagation: propagation},
+	}
+}
+
+// hasFile reports whether a generated file takes the place of Docker's.
+func (o *order) hasFile(target string) bool {
+	return slices.ContainsFunc(o.files, func(m *drivers.MountConfig) bool { return m.TaskPath == target })
+}

@@ -1,0 +1,41 @@
+// Package driver is the task driver gpu-docker: it runs a Nomad task in a Docker
+// container that sees the GPUs whose memory was booked for it, and no others.
+//
+// It takes the same `config` block as Nomad's own Docker driver. A task with a
+// `device "nvidia/gpu-mem"` block gets, from the device plugin's Reserve, its
+// bookings in DeviceEnv. The driver claims them in the allocation table before the
+// container exists, pins the container to their GPUs, and gives the claim back when
+// the container is gone. A task without such a block sees no GPU at all.
+//
+// Where to look:
+//
+//	plugin.go  about.go               the plugin, its configuration and its loops
+//	config.go  configspec.go          the operator's block
+//	taskconfig.go  taskspec.go        the job's config block
+//	start.go  claim.go                StartTask, step by step
+//	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
+//	container.go  container_*.go      the container, one subject a file; paths.go: which host paths a job may use
+//	handle.go  store.go               tasks that run, and what Nomad keeps of them
+//	recover.go                        taking up tasks of an earlier process
+//	stop.go  destroy.go  inspect.go   WaitTask, StopTask, SignalTask; DestroyTask; InspectTask
+//	release.go  journal.go            the end of an attempt: container gone, claim released, over restarts
+//	custody.go  sweep.go              who looks after an attempt; what nobody looks after
+//	logs.go  checkpoint.go  fifo.go   output into Nomad's pipes
+//	exec.go  stats.go  events.go  network.go  fingerprint.go   one family of calls each
+//
+// # What holds
+//
+// No container runs without a claim, and no claim ends before its container is
+// proven gone. Between the two stands the journal: an attempt is written down before
+// anything is taken for it and struck off when all is given back, so that the plugin,
+// the agent or the machine may die at any moment.
+//
+// The pin is the last thing to go into a container's environment. Neither the job,
+// nor its templates, nor the image can change it, and every other way to ask the
+// NVIDIA runtime for a GPU is refused with the start.
+//
+// A daemon or table that is away is not an end and not a proof of anything.
+//
+// The package depends on package docker for plain types and errors only; the engine
+// and the table come in through New.
+package driver

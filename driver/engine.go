@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+// Engine is what the driver needs of a container engine. docker.Client is one;
+// errors are those that package docker documents.
+type Engine interface {
+	Images
+	Containers
+	Sandboxes
+	Info(ctx context.Context) (docker.Info, error)
+	Close() error
+}
+
+// Images makes sure that an image is there.
+type Images interface {
+	EnsureImage(ctx context.Context, req docker.PullRequest) (docker.Image, error)
+}
+
+// Containers is the life of a container and what can be asked of it.
+type Containers interface {
+	Create(ctx context.Context, spec docker.Spec) (id string, err error)
+	Start(ctx context.Context, id string) error
+	Wait(ctx context.Context, id string) (docker.Exit, error)
+	Stop(ctx context.Context, id, signal string, timeout time.Duration) error
+	Signal(ctx context.Context, id, signal string) error
+	Remove(ctx context.Context, id string) error
+	Inspect(ctx context.Context, id string) (docker.Container, error)
+	List(ctx context.Context, labels map[string]string) ([]docker.Container, error)
+	Stats(ctx context.Context, id string) (docker.Sample, error)
+	Logs(ctx context.Context, id string, from docker.LogPosition, tty bool, stdout, stderr docker.LineSink) error
+	Exec(ctx context.Context, id string, cmd []string, limit int) (docker.ExecResult, error)
+	ExecStream(ctx context.Context, id string, req docker.ExecStreamRequest) (code int, err error)
+}
+
+// Sandboxes are the pause containers that hold a task group's network.
+type Sandboxes interface {
+	CreateSandbox(ctx context.Context, spec docker.SandboxSpec) (sandbox docker.Sandbox, created bool, err error)
+	FindSandbox(ctx context.Context, labels map[string]string) (docker.Sandbox, error)
+	RemoveSandbox(ctx context.Context, id string) error
+}
+
+// Table is what the driver needs of the allocation table. *allocator.Table is one.
+type Table interface {
+	Claim(ctx context.Context, owner allocator.Owner, attempt string, bookings []allocator.Booking) error
+	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
+	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
+	Close() error
+}
+
+var (
+	_ Engine = (*docker.Client)(nil)
+	_ Table  = (*allocator.Table)(nil)
+)

@@ -1,0 +1,78 @@
+package driver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// environment is the container's environment as Docker wants it, and remarks for
+// the task's owner on values that were overruled.
+//
+// task is the task's variables as Nomad merged them, from the job, its templates and
+// device plugins; device is the part that device plugins wrote.
+//
+// The order is what makes it safe: the task's variables first, without the reserved ones;
+// then defaults for what neither task nor image set; then the pin. A bare key takes
+// a variable of the image away.
+func environment(task, device map[string]string, image []string, bookings []allocator.Booking, privileged bool) (env, remarks []string) {
+	fromImage := parseEnv(image)
+	merged := map[string]string{}
+	for key, value := range task {
+		if !reservedKey(key) {
+			merged[key] = value
+		}
+	}
+	isSet := func(key string) bool {
+		_, inTask := merged[key]
+		_, inImage := fromImage[key]
+		return inTask || inImage
+	}
+	pin := pinEnv(bookings, privileged)
+	maps.Copy(merged, defaultEnv(bookings, isSet))
+	maps.Copy(merged, pin)
+
+	for key, value := range merged {
+		env = append(env, key+"="+value)
+	}
+	for key := range fromImage {
+		if _, ok := merged[key]; !ok && reservedKey(key) {
+			env = append(env, key)
+		}
+	}
+	slices.Sort(env)
+	return env, overruled(task, device, pin)
+}
+
+// overruled tells which values of the task's own environment had no effect. What a
+// device plugin put there, and an explicit "no GPU", is not worth a word.
+func overruled(task, device, pin map[string]string) []string {
+	var remarks []string
+	for _, key := range slices.Sorted(maps.Keys(task)) {
+		value := task[key]
+		if !reservedKey(key) || value == pin[key] || value == device[key] {
+			continue
+		}
+		if key == visibleDevices && pin[key] == noDevices && (value == "" || value == "none") {
+			continue
+		}
+		effect := "removed"
+		if pinned, ok := pin[key]; ok {
+			effect = fmt.Sprintf("replaced by %q", pinned)
+		}
+		remarks = append(remarks, fmt.Sprintf("%s=%q in the task's environment was %s: GPUs are given by device blocks only", key, value, effect))
+	}
+	return remarks
+}
+
+func parseEnv(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		key, value, _ := strings.Cut(entry, "=")
+		env[key] = value
+	}
+	return env
+}

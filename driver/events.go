@@ -1,0 +1,52 @@
+package driver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/drivers/shared/eventer"
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// announcer tells Nomad what happens to a task; `nomad alloc status` shows it. Its
+// loop starts with the first use, so that a plugin which is only asked for its
+// schema starts nothing.
+type announcer struct {
+	ctx    context.Context
+	logger hclog.Logger
+	once   sync.Once
+	events *eventer.Eventer
+}
+
+func (a *announcer) eventer() *eventer.Eventer {
+	a.once.Do(func() { a.events = eventer.NewEventer(a.ctx, a.logger) })
+	return a.events
+}
+
+// tell sends one event. annotations are key and value in turn.
+func (a *announcer) tell(task *drivers.TaskConfig, message string, annotations ...string) {
+	event := &drivers.TaskEvent{
+		TaskID:    task.ID,
+		TaskName:  task.Name,
+		AllocID:   task.AllocID,
+		Timestamp: time.Now(),
+		Message:   message,
+	}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		if event.Annotations == nil {
+			event.Annotations = map[string]string{}
+		}
+		event.Annotations[annotations[i]] = annotations[i+1]
+	}
+	a.logger.Debug("task event", "task_id", task.ID, "message", message)
+	if err := a.eventer().EmitEvent(event); err != nil {
+		a.logger.Debug("task event not delivered", "task_id", task.ID, "error", err)
+	}
+}
+
+// TaskEvents streams the events of all tasks until ctx ends.
+func (p *Plugin) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
+	return p.announcer.eventer().TaskEvents(ctx)
+}

@@ -1,0 +1,166 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+// handleVersion is the version of TaskState that this plugin writes and reads.
+const handleVersion = 1
+
+// TaskState is what Nomad keeps for the plugin over restarts. Field names are part
+// of the format.
+type TaskState struct {
+	ContainerID   string
+	Attempt       string
+	Bookings      []Slice
+	DriverNetwork *drivers.DriverNetwork
+	StartedAt     time.Time
+	TTY           bool
+}
+
+// Slice is a booking as TaskState keeps it.
+type Slice struct {
+	GPU      string
+	UnitMiB  uint64
+	Of       int
+	TotalMiB uint64
+	Units    string // as in "0-3,7"
+}
+
+// handle is one task that has a container.
+type handle struct {
+	task      *drivers.TaskConfig
+	bookings  []allocator.Booking
+	container string // ID
+	network   *drivers.DriverNetwork
+	startedAt time.Time
+	tty       bool
+
+	ctx    context.Context // ends when the task is destroyed or the plugin stops
+	cancel context.CancelFunc
+	logged chan struct{} // closed when no more output will be copied
+
+	exited chan struct{} // closed once exit is set
+	exit   exit
+
+	claimMu sync.Mutex // held while the claim is asserted
+	over    bool       // under claimMu: the claim may not be asserted any more
+}
+
+func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocator.Booking, found docker.Container) *handle {
+	h := &handle{
+		task:      task,
+		bookings:  bookings,
+		container: found.ID,
+		startedAt: found.StartedAt,
+		tty:       found.TTY,
+		logged:    make(chan struct{}),
+		exited:    make(chan struct{}),
+	}
+	h.ctx, h.cancel = context.WithCancel(ctx)
+	return h
+}
+
+// exit is how a task ended.
+type exit struct {
+	result     *drivers.ExitResult
+	finishedAt time.Time
+}
+
+func (h *handle) attempt() attempt {
+	return attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt}
+}
+
+// running reports whether the container is not known to have ended.
+func (h *handle) running() bool {
+	select {
+	case <-h.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// watch waits for the container's end. A daemon that is away is not an end; a
+// plugin that stops says nothing, so that Nomad asks the next one.
+func (h *handle) watch(engine Containers) {
+	ended, err := engine.Wait(h.ctx, h.container)
+	switch {
+	case err == nil:
+		h.exit = exit{exitResult(ended), ended.FinishedAt}
+	case h.ctx.Err() != nil:
+		return
+	case errors.Is(err, docker.ErrNotFound):
+		h.exit = exit{&drivers.ExitResult{ExitCode: 1, Err: fmt.Errorf("the container was removed from Docker by someone else")}, time.Now()}
+	default:
+		h.exit = exit{&drivers.ExitResult{ExitCode: 1, Err: fmt.Errorf("the container's end cannot be observed: %w", err)}, time.Now()}
+	}
+	close(h.exited)
+}
+
+func exitResult(ended docker.Exit) *drivers.ExitResult {
+	result := &drivers.ExitResult{ExitCode: ended.Code, OOMKilled: ended.OOMKilled}
+	switch {
+	case ended.OOMKilled:
+		result.Err = fmt.Errorf("OOM Killed")
+	case ended.Error != "":
+		result.Err = errors.New(ended.Error)
+	case ended.Code != 0:
+		result.Err = fmt.Errorf("Docker container exited with non-zero exit code: %d", ended.Code) //nolint:staticcheck // Docker is a name
+	}
+	return result
+}
+
+// close ends everything that goes on for the task in this process, and sees to it
+// that its claim is not written again.
+func (h *handle) close() {
+	h.cancel()
+	h.claimMu.Lock()
+	defer h.claimMu.Unlock()
+	h.over = true
+}
+
+// nomadHandle is what StartTask returns and RecoverTask gets back.
+func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
+	state := TaskState{
+		ContainerID:   h.container,
+		Attempt:       h.task.ID,
+		DriverNetwork: h.network,
+		StartedAt:     h.startedAt,
+		TTY:           h.tty,
+	}
+	for _, b := range h.bookings {
+		state.Bookings = append(state.Bookings, Slice{string(b.GPU), b.UnitMiB, b.Of, b.TotalMiB, b.Units.String()})
+	}
+	out := drivers.NewTaskHandle(handleVersion)
+	out.Config = h.task
+	out.State = drivers.TaskStateRunning
+	if err := out.SetDriverState(&state); err != nil {
+		return nil, fmt.Errorf("cannot encode the task's state for Nomad: %w", err)
+	}
+	return out, nil
+}
+
+// bookings turns the kept slices back into bookings.
+func (s TaskState) bookings() ([]allocator.Booking, error) {
+	var all []allocator.Booking
+	for _, slice := range s.Bookings {
+		units, err := allocator.ParseUnitSet(slice.Units)
+		if err != nil {
+			return nil, fmt.Errorf("units of GPU %s: %w", slice.GPU, err)
+		}
+		all = append(all, allocator.Booking{
+			GPU: allocator.GPUID(slice.GPU), UnitMiB: slice.UnitMiB, Of: slice.Of, TotalMiB: slice.TotalMiB, Units: units,
+		})
+	}
+	return all, nil
+}

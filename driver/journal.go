@@ -1,0 +1,114 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// journal remembers, over restarts of the plugin and of the machine, which attempts
+// still have to be brought to their end: one small JSON file each under
+// <state_dir>/attempts, written before anything is claimed or created and removed
+// when the container is gone and the claim given back. Without it a claim would be
+// lost whenever the plugin died between those two.
+type journal struct{ dir string }
+
+// attempt is one start of a task and what it holds.
+type attempt struct {
+	ID    string            `json:"id"` // Nomad's task config ID, new for each start
+	Owner allocator.Owner   `json:"owner"`
+	GPUs  []allocator.GPUID `json:"gpus,omitempty"`
+	Begun time.Time         `json:"begun"`
+	Over  bool              `json:"over"` // the task has ended: remove the container, release the claim
+}
+
+func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }
+
+// write replaces the record of an attempt.
+func (j journal) write(a attempt) error {
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = os.MkdirAll(j.dir, 0o700)
+	}
+	if err == nil {
+		err = renameio.WriteFile(j.path(a.ID), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot note the task in state_dir, without which its claim could be lost: %w; "+
+			"make %s writable or set state_dir", err, j.dir)
+	}
+	return nil
+}
+
+// remove forgets an attempt; one that is not there is fine.
+func (j journal) remove(id string) error {
+	if err := os.Remove(j.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the record of a finished task: %w", err)
+	}
+	return nil
+}
+
+// read returns the record of an attempt, if there is one.
+func (j journal) read(id string) (a attempt, found bool, err error) {
+	a, err = readAttempt(j.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return attempt{}, false, nil
+	}
+	return a, err == nil, err
+}
+
+// list returns the IDs of all attempts whose records can be read, and an error that
+// names the other records.
+func (j journal) list() (ids []string, err error) {
+	entries, err := os.ReadDir(j.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var bad []error
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".json" {
+			continue // a temporary file of a write that was cut short
+		}
+		a, err := readAttempt(filepath.Join(j.dir, entry.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
+		case err != nil:
+			bad = append(bad, err)
+		default:
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids, errors.Join(bad...)
+}
+
+func readAttempt(path string) (a attempt, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, fmt.Errorf("%s: %w", path, err)
+	}
+	if a.ID == "" || a.Owner.Alloc == "" {
+		return a, fmt.Errorf("%s names no task", path)
+	}
+	return a, nil
+}
+
+func (j journal) path(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(j.dir, hex.EncodeToString(sum[:12])+".json")
+}

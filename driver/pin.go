@@ -1,0 +1,98 @@
+package driver
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// visibleDevices is what the NVIDIA runtime reads to decide which GPUs a
+// container sees. "void" means none, and it also silences old CUDA images, which
+// mean "all" by leaving it unset.
+const (
+	visibleDevices = "NVIDIA_VISIBLE_DEVICES"
+	noDevices      = "void"
+)
+
+// pinEnv is the part of the environment that ties a container to its slices.
+// Nothing may override it.
+//
+//	NVIDIA_VISIBLE_DEVICES  the UUIDs of the booked GPUs
+//	GPU_MEM_LIMIT_MIB       memory of each slice in MiB, in the same order
+//	GPU_MEM_UNITS           number of units of each slice, in the same order
+func pinEnv(bookings []allocator.Booking, privileged bool) map[string]string {
+	if len(bookings) == 0 {
+		return map[string]string{visibleDevices: noDevices}
+	}
+	uuids := listed(bookings, func(b allocator.Booking) string { return string(b.GPU) })
+	pin := map[string]string{
+		visibleDevices:      uuids,
+		"GPU_MEM_LIMIT_MIB": listed(bookings, func(b allocator.Booking) string { return strconv.FormatUint(b.MiB(), 10) }),
+		"GPU_MEM_UNITS":     listed(bookings, func(b allocator.Booking) string { return strconv.Itoa(len(b.Units)) }),
+	}
+	if privileged {
+		// A privileged container has every device node: this at least keeps
+		// well-behaved programs on their own GPU.
+		pin["CUDA_VISIBLE_DEVICES"] = uuids
+	}
+	return pin
+}
+
+// defaultEnv are values that a task or its image may choose otherwise. isSet tells
+// whether one of them did.
+func defaultEnv(bookings []allocator.Booking, isSet func(key string) bool) map[string]string {
+	env := map[string]string{}
+	if len(bookings) == 0 {
+		return env
+	}
+	for key, value := range map[string]string{
+		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+		"CUDA_DEVICE_ORDER":          "PCI_BUS_ID", // NVML's order; CUDA's own puts the fastest first
+		"TF_FORCE_GPU_ALLOW_GROWTH":  "true",       // else TensorFlow takes the whole GPU at its start
+		"XLA_CLIENT_MEM_FRACTION":    xlaFraction(bookings, isSet),
+	} {
+		if value != "" && !isSet(key) {
+			env[key] = value
+		}
+	}
+	return env
+}
+
+// xlaFraction is the share of the GPU's whole memory that JAX may take. It speaks
+// of one GPU, and JAX refuses the new and the old name side by side.
+func xlaFraction(bookings []allocator.Booking, isSet func(string) bool) string {
+	if len(bookings) != 1 || bookings[0].TotalMiB == 0 || isSet("XLA_PYTHON_CLIENT_MEM_FRACTION") {
+		return ""
+	}
+	share := float64(bookings[0].MiB()) / float64(bookings[0].TotalMiB)
+	return fmt.Sprintf("%.4f", math.Floor(share*10_000)/10_000)
+}
+
+// reservedKey reports whether a variable belongs to this driver or would let the
+// NVIDIA runtime show the container more than its slices. Such keys are taken out
+// of the task's and the image's environment.
+func reservedKey(key string) bool {
+	switch key {
+	case visibleDevices,
+		"NVIDIA_MIG_CONFIG_DEVICES",  // right to repartition GPUs
+		"NVIDIA_MIG_MONITOR_DEVICES", // view of all MIG instances
+		"NVIDIA_IMEX_CHANNELS",       // memory of other nodes
+		"NVIDIA_NVSWITCH",            // fabric management
+		"GPU_MEM_LIMIT_MIB",
+		"GPU_MEM_UNITS":
+		return true
+	}
+	for _, prefix := range []string{
+		allocator.BookingEnvPrefix, // only DeviceEnv carries bookings
+		"NVIDIA_GPU_MEMORY_",       // limits that the runtime writes into the GPU driver
+		"DOCKER_RESOURCE_",         // the runtime's "swarm-resource" takes precedence over NVIDIA_VISIBLE_DEVICES
+	} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

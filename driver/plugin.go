@@ -1,0 +1,199 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/tableconfig"
+)
+
+// OpenEngine and OpenTable connect the plugin to the outside. They must not wait for
+// a network: a daemon or a table that is away shows up when it is used.
+type (
+	OpenEngine func(docker.Config) (Engine, error)
+	OpenTable  func(tableconfig.Config) (Table, error)
+)
+
+// Plugin is the task driver. Its methods are Nomad's driver interface.
+type Plugin struct {
+	logger     hclog.Logger
+	openEngine OpenEngine
+	openTable  OpenTable
+	announcer  *announcer
+	tasks      *tasks
+	pace       pace
+
+	ctx      context.Context // ends with Shutdown
+	cancel   context.CancelFunc
+	routines sync.WaitGroup
+
+	services atomic.Pointer[services] // nil until Nomad has configured the plugin for service
+}
+
+// services is what the configuration decides.
+type services struct {
+	settings settings
+	engine   Engine
+	table    Table
+	keeper   *keeper
+}
+
+// pace is how often the plugin looks again. Tests are in more of a hurry.
+type pace struct {
+	fingerprint time.Duration // state of the daemon
+	sweep       time.Duration // attempts that nobody looks after
+	assert      time.Duration // claims of running tasks
+	retry       time.Duration // units that another task still holds, a daemon that is away
+	checkpoint  time.Duration // how far logs were copied
+}
+
+// New returns a plugin that has neither connected to anything nor started anything.
+func New(ctx context.Context, logger hclog.Logger, engine OpenEngine, table OpenTable) *Plugin {
+	ctx, cancel := context.WithCancel(ctx)
+	logger = logger.Named(Name)
+	return &Plugin{
+		logger:     logger,
+		openEngine: engine,
+		openTable:  table,
+		announcer:  &announcer{ctx: ctx, logger: logger},
+		tasks:      newTasks(),
+		ctx:        ctx,
+		cancel:     cancel,
+		pace: pace{
+			fingerprint: 30 * time.Second,
+			sweep:       15 * time.Second,
+			assert:      time.Minute,
+			retry:       time.Second,
+			checkpoint:  500 * time.Millisecond,
+		},
+	}
+}
+
+// SetConfig checks the configuration. Nomad calls it on throw-away instances too,
+// without an agent's configuration; only with one does the plugin begin its service.
+func (p *Plugin) SetConfig(c *base.Config) error {
+	var config Config
+	if len(c.PluginConfig) > 0 {
+		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
+			return fmt.Errorf("plugin %q: cannot read its config block: %w", Name, err)
+		}
+	}
+	checked, err := config.settings()
+	if err != nil {
+		return fmt.Errorf("plugin %q: %w", Name, err)
+	}
+	if c.AgentConfig == nil {
+		return nil
+	}
+	return p.serve(checked)
+}
+
+// serve opens the engine and the table and starts the loops that look after what
+// nobody asks about. A plugin is configured once; Nomad starts a new process for
+// another configuration.
+func (p *Plugin) serve(s settings) error {
+	if p.services.Load() != nil {
+		return nil
+	}
+	engine, err := p.openEngine(s.engine())
+	if err != nil {
+		return fmt.Errorf("plugin %q: docker: %w", Name, err)
+	}
+	table, err := p.openTable(s.Table)
+	if err != nil {
+		return fmt.Errorf("plugin %q: allocation table: %w", Name, err)
+	}
+	services := &services{settings: s, engine: engine, table: table, keeper: &keeper{
+		logger:         p.logger,
+		journal:        openJournal(s.StateDir),
+		custody:        newCustody(),
+		engine:         engine,
+		table:          table,
+		keepContainers: !s.GC.Container,
+	}}
+	p.services.Store(services)
+	p.spawn(func() { p.sweepLoop(services) })
+	p.spawn(func() { p.danglingLoop(services) })
+	p.spawn(func() { p.assertLoop(services) })
+	return nil
+}
+
+func (s settings) engine() docker.Config {
+	return docker.Config{
+		Endpoint:       s.Endpoint,
+		Cert:           s.TLS.Cert,
+		Key:            s.TLS.Key,
+		CA:             s.TLS.CA,
+		AuthConfigFile: s.Auth.Config,
+		AuthHelper:     s.Auth.Helper,
+		InfraImage:     s.InfraImage,
+	}
+}
+
+// serving returns what the configuration decided, or an error before there is one.
+func (p *Plugin) serving() (*services, error) {
+	if s := p.services.Load(); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("plugin %q has not been configured by the agent yet", Name)
+}
+
+func (p *Plugin) settings() settings {
+	if s := p.services.Load(); s != nil {
+		return s.settings
+	}
+	return settings{}
+}
+
+// spawn runs a goroutine that ends with the plugin.
+func (p *Plugin) spawn(run func()) { p.routines.Go(run) }
+
+// Shutdown ends all that the plugin has running and waits for it. Containers and
+// claims stay: the next plugin recovers them.
+func (p *Plugin) Shutdown() {
+	p.cancel()
+	p.routines.Wait()
+	if s := p.services.Load(); s != nil {
+		_ = s.engine.Close()
+		_ = s.table.Close()
+	}
+}
+
+// every runs do at once and then at each interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		do()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pause waits, and reports false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var (
+	_ drivers.DriverPlugin            = (*Plugin)(nil)
+	_ drivers.ExecTaskStreamingDriver = (*Plugin)(nil)
+	_ drivers.DriverNetworkManager    = (*Plugin)(nil)
+)

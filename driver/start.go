@@ -1,0 +1,229 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/nomad/drivers/shared/hostnames"
+	"github.com/hashicorp/nomad/drivers/shared/resolvconf"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/docker"
+)
+
+// StartTask runs a task in a container that sees the GPUs booked for it and no
+// others. All of it happens or nothing: from the moment something is taken for the
+// task, a failure ends the attempt as DestroyTask would. Starting a task twice
+// returns the first start.
+func (p *Plugin) StartTask(task *drivers.TaskConfig) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
+	if h, ok := p.tasks.get(task.ID); ok {
+		out, err := h.nomadHandle()
+		return out, h.network, err
+	}
+	s, err := p.serving()
+	if err != nil {
+		return nil, nil, err
+	}
+	start := &start{plugin: p, services: s, ctx: p.ctx, task: task}
+	h, out, err := start.run()
+	if err == nil {
+		p.adopt(s, h)
+		return out, h.network, nil
+	}
+	p.announcer.tell(task, "Task was not started: "+err.Error())
+	// Nomad looks at the error itself, not at what it wraps.
+	return nil, nil, structs.NewRecoverableError(err, recoverable(err))
+}
+
+// start is one StartTask under way.
+type start struct {
+	plugin   *Plugin
+	services *services
+	ctx      context.Context
+	task     *drivers.TaskConfig
+	order    *order
+}
+
+// run does the steps in their order. What can fail for the job's own fault comes
+// first, what other tasks may have to wait for comes last.
+func (s *start) run() (*handle, *drivers.TaskHandle, error) {
+	if err := s.prepare(); err != nil {
+		return nil, nil, err
+	}
+	spec, remarks, err := s.order.build()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, remark := range remarks {
+		s.plugin.announcer.tell(s.task, remark)
+	}
+	a := attemptOf(s.order, time.Now())
+	if err := s.services.keeper.begin(s.ctx, a); err != nil {
+		return nil, nil, err
+	}
+	h, out, err := s.launch(spec)
+	if err != nil {
+		s.takeBack(a)
+		return nil, nil, err
+	}
+	return h, out, nil
+}
+
+// prepare collects what decides on the container, and has the image brought. It
+// takes nothing that would have to be given back.
+func (s *start) prepare() error {
+	config, err := decodeTaskConfig(s.task)
+	if err != nil {
+		return err
+	}
+	bookings, err := bookingsOf(s.task)
+	if err != nil {
+		return err
+	}
+	s.order = &order{task: s.task, config: config, settings: s.services.settings, bookings: bookings}
+	if err := s.checkRuntime(); err != nil {
+		return err
+	}
+	if err := s.networkFiles(); err != nil {
+		return err
+	}
+	if _, _, err := s.order.build(); err != nil { // before minutes are spent on an image
+		return err
+	}
+	return s.pullImage()
+}
+
+// launch claims the slices and runs the container.
+func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
+	if err := s.clearEarlier(spec.Name); err != nil {
+		return nil, nil, err
+	}
+	if err := s.claim(); err != nil {
+		return nil, nil, err
+	}
+	found, err := s.container(spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.markRunning(found.ID); err != nil {
+		return nil, nil, err
+	}
+	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, found)
+	h.network = s.order.driverNetwork(found)
+	out, err := h.nomadHandle()
+	return h, out, err
+}
+
+// takeBack ends an attempt that failed.
+func (s *start) takeBack(a attempt) {
+	if err := s.services.keeper.end(context.WithoutCancel(s.ctx), a); err != nil {
+		s.plugin.announcer.tell(s.task, "Not all of the failed start could be undone, which will be tried again: "+err.Error())
+	}
+}
+
+// checkRuntime fails a start that Docker would fail, in words that say what to do.
+func (s *start) checkRuntime() error {
+	runtime, err := (&blueprint{order: s.order}).runtime()
+	if err != nil || !s.order.hasGPU() {
+		return err
+	}
+	info, err := s.services.engine.Info(s.ctx)
+	if err != nil {
+		return fmt.Errorf("docker cannot be asked for its runtimes: %w", err)
+	}
+	if slices.Contains(info.Runtimes, runtime) {
+		return nil
+	}
+	return fmt.Errorf("requested docker runtime %q was not found; docker has %q: install the NVIDIA Container Toolkit, "+
+		"run `nvidia-ctk runtime configure --runtime=docker` and restart docker, or set nvidia_runtime to the runtime's name",
+		runtime, info.Runtimes)
+}
+
+// networkFiles writes the hosts and resolv.conf files of a task in a group's network,
+// where Docker writes none. A task that chose another network gets Docker's.
+func (s *start) networkFiles() error {
+	if s.task.DNS != nil {
+		dns, err := resolvconf.GenerateDNSMount(s.task.TaskDir().Dir, s.task.DNS)
+		if err != nil {
+			return fmt.Errorf("cannot write the task's resolv.conf: %w", err)
+		}
+		s.order.files = append(s.order.files, dns)
+	}
+	if s.task.NetworkIsolation == nil || s.order.config.NetworkMode != "" {
+		return nil
+	}
+	hosts, err := hostnames.GenerateEtcHostsMount(s.task.AllocDir, s.task.NetworkIsolation, s.order.config.ExtraHosts)
+	if err != nil {
+		return fmt.Errorf("cannot write the group's hosts file: %w", err)
+	}
+	if hosts != nil {
+		s.order.files = append(s.order.files, hosts)
+	}
+	return nil
+}
+
+func (s *start) pullImage() error {
+	config := s.order.config
+	s.plugin.announcer.tell(s.task, "Downloading image", "image", config.Image)
+	request := docker.PullRequest{
+		Ref:          config.Image,
+		Force:        config.ForcePull,
+		AuthSoftFail: config.AuthSoftFail,
+		Timeout:      config.pullTimeout(s.services.settings.pullTimeout),
+		IdleTimeout:  s.services.settings.pullIdle,
+		Progress:     func(message string) { s.plugin.announcer.tell(s.task, message, "image", config.Image) },
+	}
+	if config.Auth.Username != "" || config.Auth.Password != "" {
+		request.Auth = &docker.Auth{
+			Username: config.Auth.Username, Password: config.Auth.Password, ServerAddress: config.Auth.ServerAddress,
+		}
+	}
+	if config.Load != "" {
+		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, config.Load) }
+	}
+	image, err := s.services.engine.EnsureImage(s.ctx, request)
+	s.order.image = image
+	return err
+}
+
+// container creates and starts the container, or takes the one that an earlier call
+// with the same task ID made.
+func (s *start) container(spec docker.Spec) (docker.Container, error) {
+	engine := s.services.engine
+	id, err := engine.Create(s.ctx, spec)
+	if err != nil {
+		return docker.Container{}, fmt.Errorf("cannot create container %s: %w", spec.Name, err)
+	}
+	if err := engine.Start(s.ctx, id); err != nil {
+		return docker.Container{}, fmt.Errorf("cannot start container %s: %w", spec.Name, err)
+	}
+	found, err := engine.Inspect(s.ctx, id)
+	if err != nil {
+		return docker.Container{}, fmt.Errorf("cannot inspect container %s after its start: %w", spec.Name, err)
+	}
+	return found, nil
+}
+
+// clearEarlier removes the container of an earlier start of this task, should it
+// still be there. That comes before the claim, which takes over the earlier start's.
+func (s *start) clearEarlier(name string) error {
+	left, err := s.services.engine.Inspect(s.ctx, name)
+	switch {
+	case errors.Is(err, docker.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot look for an earlier container %s: %w", name, err)
+	case left.Labels[labelAttempt] == s.task.ID:
+		return nil
+	}
+	if err := s.services.engine.Remove(s.ctx, left.ID); err != nil {
+		return fmt.Errorf("cannot remove the earlier container %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// stopGrace is what the daemon may need beyond the task's own time to stop.
+const stopGrace = 30 * time.Second
+
+// WaitTask delivers the task's end, exactly once per call, and never closes the
+// channel without it: Nomad 1.6 does not survive that.
+func (p *Plugin) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitResult, error) {
+	h, ok := p.tasks.get(id)
+	if !ok {
+		return nil, drivers.ErrTaskNotFound
+	}
+	ch := make(chan *drivers.ExitResult, 1)
+	go func() { // ends with the call's context
+		defer close(ch)
+		select {
+		case <-h.exited:
+			ch <- h.exit.result.Copy()
+		case <-ctx.Done():
+			ch <- &drivers.ExitResult{Err: ctx.Err()}
+		}
+	}()
+	return ch, nil
+}
+
+// StopTask ends the task's process: with the signal, or else the one that the image
+// names, and after the timeout by force. It gives nothing back; DestroyTask does. An
+// unknown task is stopped already: Nomad cannot tell that answer from a failure, and
+// would try for minutes.
+func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error {
+	h, ok := p.tasks.get(id)
+	if !ok || !h.running() {
+		return nil
+	}
+	s, err := p.serving()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, timeout+stopGrace)
+	defer cancel()
+	if err := s.engine.Stop(ctx, h.container, signal, timeout); err != nil {
+		return fmt.Errorf("container of task %q did not stop; its GPU memory stays claimed: %w", h.task.Name, err)
+	}
+	return nil
+}
+
+// SignalTask sends a signal to the task's process.
+func (p *Plugin) SignalTask(id, signal string) error {
+	h, ok := p.tasks.get(id)
+	if !ok {
+		return drivers.ErrTaskNotFound
+	}
+	s, err := p.serving()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, stopGrace)
+	defer cancel()
+	return s.engine.Signal(ctx, h.container, signal)
+}

@@ -1,0 +1,40 @@
+package driver
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// tasks are the tasks that this process looks after, by Nomad's task config ID.
+type tasks struct {
+	mu sync.RWMutex
+	by map[string]*handle
+}
+
+func newTasks() *tasks { return &tasks{by: map[string]*handle{}} }
+
+func (t *tasks) get(id string) (*handle, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	h, ok := t.by[id]
+	return h, ok
+}
+
+func (t *tasks) put(h *handle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.by[h.task.ID] = h
+}
+
+func (t *tasks) remove(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.by, id)
+}
+
+func (t *tasks) all() []*handle {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Values(t.by))
+}
