@@ -52,8 +52,12 @@ daemon_start() {
   mkdir -p "$GPU_MEM_RUN"
   setsid env "$mark" "$@" </dev/null >>"$GPU_MEM_RUN/$name.log" 2>&1 &
   say $! >"$GPU_MEM_RUN/$name.pid"
+  wait_until 5 started $! || true
   disown
 }
+
+# Until a process has become its program it does not bear the mark.
+started() { is_ours "$1" || gone "$1"; }
 
 # daemon_ready NAME SECONDS COMMAND...: waits until the command succeeds. Says
 # what the daemon logged if it dies or takes too long.
