@@ -9,16 +9,15 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// tableError says that the table as a whole cannot be read: where it was looked
-// for, why not, and what a person can do.
+// tableError says that the table as a whole cannot be read: why, which names
+// where it is, and what a person can do.
 type tableError struct {
-	where string
-	err   error
-	hint  string
+	err  error
+	hint string
 }
 
 func (e *tableError) Error() string {
-	msg := fmt.Sprintf("cannot read the allocation table (%s): %v", e.where, e.err)
+	msg := "cannot read the allocation table: " + e.err.Error()
 	if e.hint != "" {
 		msg += "\n" + e.hint
 	}
@@ -29,7 +28,7 @@ func (e *tableError) Unwrap() error { return e.err }
 
 // explain makes a tableError of an error from the table.
 func (f *tableFlags) explain(err error) error {
-	return &tableError{where: f.describe(), err: err, hint: f.hint(err)}
+	return &tableError{err: err, hint: f.hint(err)}
 }
 
 func (f *tableFlags) hint(err error) string {
@@ -41,8 +40,8 @@ func (f *tableFlags) hint(err error) string {
 	case (errors.Is(err, allocator.ErrDenied) || errors.Is(err, fs.ErrPermission)) && inFile:
 		return "The file belongs to the user that runs Nomad's agent, commonly root: run this command as that user."
 	case errors.Is(err, allocator.ErrDenied):
-		return fmt.Sprintf("Give a token whose policy has key_prefix %q { policy = \"read\" },\n"+
-			"with --table-token-file or CONSUL_HTTP_TOKEN.", f.config.Prefix+"/")
+		return fmt.Sprintf("Give a token with the rule key_prefix %q { policy = \"read\" } by --table-token-file\n"+
+			"or CONSUL_HTTP_TOKEN.", f.config.Prefix+"/")
 	case errors.Is(err, allocator.ErrUnavailable) && !inFile:
 		return "Is Consul running there? Name another with --table-address or CONSUL_HTTP_ADDR;\n" +
 			"for a table in a node's file, use --table-store=file."

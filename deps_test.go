@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+const module = "nomad-gpu-mem"
+
+// ownImports says which packages of this module each of its packages may
+// import. It is the map of the program: arrows run from main down to the
+// allocator, and a package that is not here may not exist.
+var ownImports = map[string][]string{
+	"device":                 {"allocator", "internal/nvml", "internal/tableconfig", "internal/version"},
+	"driver":                 {"allocator", "driver/docker", "internal/tableconfig", "internal/version"},
+	"driver/docker":          {},
+	"internal/cli":           {"allocator", "internal/tableconfig", "internal/version"},
+	"internal/nvml":          {},
+	"internal/nvml/fakenvml": {},
+	"internal/tableconfig":   {},
+	"internal/version":       {},
+	"allocator":              {},
+	"allocator/consul":       {"allocator"},
+	"allocator/file":         {"allocator"},
+	"allocator/storetest":    {"allocator"},
+	"scripts/fakenvml":       {"internal/nvml/fakenvml"},
+}
+
+// reserved are packages that only some of ours may import.
+var reserved = []struct {
+	path    string
+	by      []string
+	because string
+}{
+	{
+		path: "github.com/NVIDIA/go-nvml", by: []string{"internal/nvml"},
+		because: "calls into the C library can hang: one package knows how to survive that",
+	},
+	{
+		path: "github.com/hashicorp/consul/api", by: []string{"allocator/consul"},
+		because: "consistency and errors of Consul are decided in one place",
+	},
+	{
+		path: "github.com/docker/docker/client", by: []string{"driver/docker"},
+		because: "what an engine's errors mean is decided in one place",
+	},
+	{
+		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig"},
+		because: "the table and the commands must outlive changes of Nomad's plugin interface",
+	},
+}
+
+// never are imports that tests must not have either.
+var never = []struct{ from, to, because string }{
+	{"device", "driver", "the plugins are two processes; they meet in the table and in a task's environment"},
+	{"driver", "device", "the plugins are two processes; they meet in the table and in a task's environment"},
+	{"", "e2e", "it holds tests of the whole"},
+}
+
+// goPackage is what `go list` says of a package.
+type goPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+// name is the path below the module, "" for main.
+func (p goPackage) name() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			checkOwn(t, p.name(), imported)
+			checkReserved(t, p.name(), imported)
+			if p.name() == "allocator" && !isStandard(imported) {
+				t.Errorf("allocator imports %s: the rules of the table use the standard library only", imported)
+			}
+		}
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			checkNever(t, p.name(), imported)
+		}
+	}
+}
+
+func checkOwn(t *testing.T, name, imported string) {
+	own, isOwn := strings.CutPrefix(imported, module+"/")
+	if !isOwn || name == "" || within(name, "e2e") {
+		return
+	}
+	allowed, known := ownImports[name]
+	if !known {
+		t.Errorf("package %s is not in ownImports: say there what it may import", name)
+	} else if !slices.Contains(allowed, own) {
+		t.Errorf("package %s imports %s; it may import %v", name, own, allowed)
+	}
+}
+
+func checkReserved(t *testing.T, name, imported string) {
+	for _, r := range reserved {
+		if within(imported, r.path) && !slices.Contains(r.by, name) && !within(name, "e2e") {
+			t.Errorf("package %s imports %s; only %q may: %s", name, imported, r.by, r.because)
+		}
+	}
+}
+
+func checkNever(t *testing.T, name, imported string) {
+	for _, n := range never {
+		if (n.from == "" || within(name, n.from)) && within(imported, module+"/"+n.to) && !within(name, n.to) {
+			t.Errorf("package %s imports %s: %s", name, imported, n.because)
+		}
+	}
+}
+
+// packages lists all packages of the module, those behind build tags too.
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags=services,e2e",
+		"-json=ImportPath,Imports,TestImports,XTestImports", "./...").Output()
+	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
+		t.Fatalf("go list: %s", exit.Stderr)
+	}
+	must.NoError(t, err)
+	var all []goPackage
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// within reports whether path is root or lies below it.
+func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+// isStandard tells a package of the standard library: its path has no domain.
+func isStandard(path string) bool {
+	domain, _, _ := strings.Cut(path, "/")
+	return domain != module && !strings.Contains(domain, ".")
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/storetest"
+)
+
+// example is a value with its key in docs/consul-kv.md.
+var example = regexp.MustCompile("(?s)At `gpu-mem/([^`]+)`:\n\n```json\n(.*?)```")
+
+// The examples are what the table writes, byte for byte but for white space, and
+// every field in them is explained.
+func TestConsulKVExamples(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/consul-kv.md")
+	must.NoError(t, err)
+	documented := map[string]string{}
+	for _, match := range example.FindAllStringSubmatch(string(text), -1) {
+		documented[match[1]] = match[2]
+	}
+	store := exampleTable(t)
+	entries, _, err := store.Watch(t.Context(), 0)
+	must.NoError(t, err)
+	must.MapLen(t, len(entries), documented)
+	for _, entry := range entries {
+		var want bytes.Buffer
+		must.NoError(t, json.Compact(&want, []byte(documented[entry.Key])), must.Sprint(entry.Key))
+		must.Eq(t, want.String(), string(entry.Value))
+	}
+	for _, field := range regexp.MustCompile(`"([a-z_]{2,})":`).FindAllStringSubmatch(string(text), -1) {
+		must.True(t, explained(string(text), field[1]), must.Sprintf("field %s is not explained", field[1]))
+	}
+}
+
+// explained reports whether the field has a row in a table of the text.
+func explained(text, field string) bool {
+	for line := range strings.Lines(text) {
+		cells := strings.Split(line, "|")
+		if len(cells) > 2 && strings.Contains(cells[1], "`"+field+"`") {
+			return true
+		}
+	}
+	return false
+}
+
+// exampleTable makes the table that the examples show, as the plugins do.
+func exampleTable(t *testing.T) allocator.Store {
+	store := storetest.NewMemory()
+	now := time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
+	table := allocator.NewTable(store, allocator.WithClock(func() time.Time { return now }))
+	const gpu = allocator.GPUID("GPU-4f1a9c2e-8c1b-4e0a-9d53-1c2f0e6b7a80")
+
+	must.NoError(t, table.PutNode(t.Context(), allocator.NodeState{
+		Name: "gpu-node-1", Version: "0.1.0", Driver: "550.54.15", Address: "10.0.0.11",
+	}))
+	must.NoError(t, table.PutGPU(t.Context(), gpu, allocator.GPUState{
+		Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 9300,
+		UnitMiB: 1024, Units: 21, Health: "1 GiB is in use by processes without a claim",
+		Unhealthy: allocator.NewUnitSet(20),
+	}))
+	model := allocator.Owner{
+		Namespace: "default", Job: "chat", Group: "serve", Task: "model", Alloc: "1b2c3d4e-5f0e-4e6b-9a3c-2d1b0c9f8e7d",
+		Node: "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c", NodeName: "gpu-node-1",
+	}
+	worker := model
+	worker.Job, worker.Group, worker.Task, worker.Alloc = "embed", "batch", "worker", "77aa66bb-0d1e-4f2a-8b3c-4d5e6f708192"
+	first, second := model.Alloc+"/model/7aa3c0de", worker.Alloc+"/worker/1f2e3d4c"
+	booking := allocator.Booking{GPU: gpu, UnitMiB: 1024, Of: 21, Units: allocator.NewUnitSet(0, 1, 2, 3)}
+	must.NoError(t, table.Claim(t.Context(), model, first, []allocator.Booking{booking}))
+	booking.Units = allocator.NewUnitSet(4, 5, 6, 7, 8, 9)
+	must.NoError(t, table.Claim(t.Context(), worker, second, []allocator.Booking{booking}))
+	container := "9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0"
+	must.NoError(t, table.Running(t.Context(), model, first, container, []allocator.GPUID{gpu}))
+	return store
+}
