@@ -48,7 +48,9 @@ type ExecStreamRequest struct {
 // ExecStream runs a command in a running container and returns its exit code after all of its output was written.
 //
 // With a terminal it waits for the command alone, not for children that keep the terminal open; as docker exec does. When ctx
-// ends, it returns and the command runs on. Errors: ErrNotFound, ErrNotRunning, ErrUnavailable, a failing Stdout or Stderr.
+// ends, it returns and the command runs on. A program that is not there is no error but, as in a shell, code 126 or 127.
+//
+// Errors: ErrNotFound, ErrNotRunning, ErrUnavailable, a failing Stdout or Stderr.
 func (c *Client) ExecStream(ctx context.Context, id string, req ExecStreamRequest) (int, error) {
 	// Resizing and watching end with the call, whatever ends it.
 	ctx, cancel := context.WithCancel(ctx)
@@ -181,7 +183,8 @@ func (c *Client) execEnds(ctx context.Context, execID string) error {
 		if err != nil {
 			return wrap(err, "looking up exec %s", execID)
 		}
-		if !got.Running && got.Pid != 0 {
+		// Not running, without a process and without a code: it has not started yet.
+		if !got.Running && (got.Pid != 0 || got.ExitCode != 0) {
 			return nil
 		}
 		if err := poll.wait(ctx); err != nil {

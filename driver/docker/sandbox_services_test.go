@@ -1,0 +1,67 @@
+//go:build services
+
+package docker
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/shoenig/test/must"
+)
+
+func TestSandbox(t *testing.T) {
+	t.Parallel()
+	c := engine(t)
+	labels := map[string]string{"docker-test-sandbox": uniqueName()}
+	spec := SandboxSpec{Name: uniqueName(), Hostname: "group-1", Labels: labels, PullTimeout: time.Minute}
+	_, err := c.FindSandbox(t.Context(), labels)
+	must.ErrorIs(t, err, ErrNotFound)
+
+	made, created, err := c.CreateSandbox(t.Context(), spec)
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, c.RemoveSandbox(context.Background(), made.ID)) })
+	must.True(t, created)
+	_, err = os.Stat(made.Key)
+	must.NoError(t, err)
+
+	again, created, err := c.CreateSandbox(t.Context(), spec)
+	must.NoError(t, err)
+	must.False(t, created)
+	must.Eq(t, made, again)
+	found, err := c.FindSandbox(t.Context(), labels)
+	must.NoError(t, err)
+	must.Eq(t, made, found)
+
+	// A task shares its namespace and its host name.
+	task := shell("hostname")
+	task.Host.NetworkMode = container.NetworkMode("container:" + made.ID)
+	stdout, _ := output(t, c, start(t, c, task), false)
+	must.Eq(t, "group-1\n", stdout)
+
+	// One that has ended is found for removal, and replaced when it is wanted again.
+	must.NoError(t, c.Stop(t.Context(), made.ID, "", time.Second))
+	found, err = c.FindSandbox(t.Context(), labels)
+	must.NoError(t, err)
+	must.Eq(t, made.ID, found.ID)
+	anew, created, err := c.CreateSandbox(t.Context(), spec)
+	must.NoError(t, err)
+	must.True(t, created)
+	must.NotEq(t, made.ID, anew.ID)
+
+	must.NoError(t, c.RemoveSandbox(t.Context(), anew.ID))
+	must.NoError(t, c.RemoveSandbox(t.Context(), anew.ID))
+	_, err = c.FindSandbox(t.Context(), labels)
+	must.ErrorIs(t, err, ErrNotFound)
+}
+
+func TestSandboxWithoutImage(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, Config{InfraImage: "is.not.there.invalid/pause:1"})
+	_, created, err := c.CreateSandbox(t.Context(), SandboxSpec{Name: uniqueName(), PullTimeout: 30 * time.Second})
+	must.False(t, created)
+	must.ErrorIs(t, err, ErrImage)
+	must.ErrorContains(t, err, "infra_image")
+}
