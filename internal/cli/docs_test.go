@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"github.com/spf13/pflag"
+)
+
+// docs/cli.md explains every field of the JSON, names every flag, and shows a
+// picture as it is drawn.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/cli.md")
+	must.NoError(t, err)
+	doc := string(text)
+
+	picture, err := os.ReadFile("testdata/node.txt")
+	must.NoError(t, err)
+	must.StrContains(t, doc, string(picture))
+
+	for _, field := range jsonFields(reflect.TypeFor[Status]()) {
+		must.StrContains(t, doc, "`"+field+"`")
+	}
+	root := newWorld().app().newRoot()
+	status, _, err := root.Find([]string{"status"})
+	must.NoError(t, err)
+	for _, flags := range []*pflag.FlagSet{root.PersistentFlags(), status.LocalNonPersistentFlags()} {
+		flags.VisitAll(func(flag *pflag.Flag) { must.StrContains(t, doc, "`--"+flag.Name) })
+	}
+}
+
+// jsonFields returns the names of all fields that a value of the type has as
+// JSON, at any depth.
+func jsonFields(t reflect.Type) []string {
+	switch {
+	case t.Kind() == reflect.Slice:
+		return jsonFields(t.Elem())
+	case t.Kind() != reflect.Struct || t.PkgPath() == "time":
+		return nil
+	}
+	var names []string
+	for field := range t.Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+		names = append(names, jsonFields(field.Type)...)
+	}
+	return names
+}
