@@ -20,7 +20,7 @@ build() {
   name=$(basename "${package%/v[0-9]}")
   version=$(pinned "$folder" "$module")
   [[ $(built "$GPU_MEM_CACHE/bin/$name") != "$version" ]] || return 0
-  say "building $name $version, once: $minutes minutes on two cores"
+  say "building $name $version, once: $minutes on two cores"
   temp=$(mktemp -d "$GPU_MEM_CACHE/build.XXXXXX")
   (cd "$GPU_MEM_ROOT/scripts/tools/$folder" &&
     CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath -o "$temp/$name" "$package")
@@ -40,14 +40,14 @@ build_agent() {
 
 build_tool() {
   case $1 in
-    nomad) build_agent nomad "3 to 8" ;;
-    consul) build_agent consul "3 to 8" ;;
+    nomad) build_agent nomad "3 to 8 minutes" ;;
+    consul) build_agent consul "3 to 8 minutes" ;;
     lint) build lint github.com/golangci/golangci-lint/v2 \
-      github.com/golangci/golangci-lint/v2/cmd/golangci-lint "2 to 5" ;;
+      github.com/golangci/golangci-lint/v2/cmd/golangci-lint "2 to 5 minutes" ;;
     runtime)
       local program
       for program in nvidia-container-runtime nvidia-cdi-hook nvidia-ctk; do
-        build toolkit "$toolkit" "$toolkit/cmd/$program" "up to 1"
+        build toolkit "$toolkit" "$toolkit/cmd/$program" "up to a minute"
       done
       ;;
     *) die "no tool '$1': nomad, consul, runtime or lint" ;;
