@@ -58,11 +58,18 @@ func (l *lane[T]) wait(ctx context.Context) (T, error) {
 		l.result = nil
 		return value, nil
 	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return none, l.hung()
-		}
-		return none, ctx.Err()
 	}
+	// The time may have gone by while another lane was waited for.
+	select {
+	case value := <-l.result:
+		l.result = nil
+		return value, nil
+	default:
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return none, l.hung()
+	}
+	return none, ctx.Err()
 }
 
 // hung names the call, but not since when: the text becomes the reason that
