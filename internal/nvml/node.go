@@ -42,7 +42,8 @@ func (s *session) begin(p *probe) error {
 
 func (s *session) end() {
 	if s.open {
-		s.library.Shutdown()
+		// A session that cannot be ended is as good as ended: begin starts another.
+		_ = s.library.Shutdown()
 		s.open = false
 	}
 }

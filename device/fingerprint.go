@@ -1,0 +1,62 @@
+package device
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/device"
+)
+
+// firstAnswer is how long the first response waits for the first reading. At
+// the start of its agent Nomad waits for all plugins; but if a plugin is
+// restarted, an empty response makes the node lose its GPUs for a moment.
+const firstAnswer = time.Second
+
+// Fingerprint starts the plugin's work, which ends with ctx, and streams the
+// GPUs: once at the start and then whenever something changed. Nomad opens one
+// stream in the life of a process.
+func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *device.FingerprintResponse, error) {
+	set := p.current()
+	if set.pollInterval == 0 {
+		return nil, errNotConfigured
+	}
+	responses := make(chan *device.FingerprintResponse)
+	go p.poll(ctx, set)
+	go newPublisher(p.logger, p.board, p.openTable, set).run(ctx)
+	go p.stream(ctx, responses)
+	return responses, nil
+}
+
+func (p *Plugin) stream(ctx context.Context, responses chan<- *device.FingerprintResponse) {
+	defer close(responses)
+	newest, changed := p.board.read()
+	if newest.readAt.IsZero() {
+		patience := time.NewTimer(firstAnswer)
+		defer patience.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-patience.C:
+		case <-changed:
+			newest, changed = p.board.read()
+		}
+	}
+	var sent []*device.DeviceGroup
+	for first := true; ; first = false {
+		if groups := deviceGroups(newest); first || !reflect.DeepEqual(groups, sent) {
+			select {
+			case <-ctx.Done():
+				return
+			case responses <- device.NewFingerprint(groups...):
+				sent = groups
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			newest, changed = p.board.read()
+		}
+	}
+}

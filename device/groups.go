@@ -1,0 +1,105 @@
+package device
+
+import (
+	"github.com/hashicorp/nomad/plugins/device"
+	"github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// deviceGroups is the inventory in Nomad's terms: a group per GPU, an instance
+// per unit.
+func deviceGroups(i inventory) []*device.DeviceGroup {
+	groups := make([]*device.DeviceGroup, 0, len(i.offered))
+	for _, g := range i.offered {
+		groups = append(groups, &device.DeviceGroup{
+			Vendor:     Vendor,
+			Type:       Type,
+			Name:       g.UUID,
+			Devices:    instances(g),
+			Attributes: attributes(g, i),
+		})
+	}
+	return groups
+}
+
+func instances(g gpu) []*device.Device {
+	locality := &device.DeviceLocality{PciBusID: g.PCIBusID}
+	all := make([]*device.Device, g.units)
+	for unit := range all {
+		all[unit] = &device.Device{
+			ID:         allocator.UnitID(g.id(), unit),
+			Healthy:    g.health == "",
+			HealthDesc: g.health,
+			HwLocality: locality,
+		}
+	}
+	return all
+}
+
+// attributes are what a job can constrain. Those that NVIDIA's own device
+// plugin has too are named as there. Memory has a unit, since Nomad compares
+// no value that has one with a value that has none; what looks like a number
+// is one, since Nomad takes the number in a job's constraint for one.
+//
+// Health is in no class of nodes that Nomad remembers verdicts for, attributes
+// are: healthy_units makes Nomad look again when a GPU fails or recovers.
+func attributes(g gpu, i inventory) map[string]*structs.Attribute {
+	a := attributeSet{
+		"uuid":          structs.NewStringAttribute(g.UUID),
+		"model":         structs.NewStringAttribute(g.Name),
+		"index":         structs.NewIntAttribute(int64(g.Index), ""),
+		"memory":        structs.NewIntAttribute(int64(g.Memory.TotalMiB), structs.UnitMiB),
+		"memory_unit":   structs.NewIntAttribute(int64(g.unitMiB), structs.UnitMiB),
+		"units":         structs.NewIntAttribute(int64(g.units), ""),
+		"healthy_units": structs.NewIntAttribute(int64(g.healthyUnits()), ""),
+	}
+	a.text("driver_version", i.driver)
+	a.text("mig_profile", g.MIGProfile)
+	a.version("cuda_version", i.cuda)
+	a.version("compute_capability", g.ComputeCapability)
+	a.number("power", g.PowerLimitW, structs.UnitW)
+	a.number("bar1", g.BAR1MiB, structs.UnitMiB)
+	a.number("cores_clock", g.MaxCoresClockMHz, structs.UnitMHz)
+	a.number("memory_clock", g.MaxMemoryClockMHz, structs.UnitMHz)
+	a.number("pci_bandwidth", g.PCIBandwidthMBps, structs.UnitMBPerS)
+	a.state("display_state", g.DisplayMode)
+	a.state("persistence_mode", g.PersistenceMode)
+	if g.NUMANode != nil {
+		a["numa_node"] = structs.NewIntAttribute(int64(*g.NUMANode), "")
+	}
+	return a
+}
+
+// attributeSet leaves out what a GPU cannot tell.
+type attributeSet map[string]*structs.Attribute
+
+func (a attributeSet) text(name, value string) {
+	if value != "" {
+		a[name] = structs.NewStringAttribute(value)
+	}
+}
+
+func (a attributeSet) number(name string, value *uint64, unit string) {
+	if value != nil {
+		a[name] = structs.NewIntAttribute(int64(*value), unit)
+	}
+}
+
+// version writes 12.4 as a number. NVIDIA's minor versions have one digit.
+func (a attributeSet) version(name string, v *nvml.Version) {
+	if v != nil {
+		a[name] = structs.NewFloatAttribute(float64(v.Major*10+v.Minor)/10, "")
+	}
+}
+
+func (a attributeSet) state(name string, on *bool) {
+	switch {
+	case on == nil:
+	case *on:
+		a[name] = structs.NewStringAttribute("Enabled")
+	default:
+		a[name] = structs.NewStringAttribute("Disabled")
+	}
+}

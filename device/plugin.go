@@ -1,0 +1,84 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/device"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/nvml"
+	"nomad-gpu-mem/internal/tableconfig"
+)
+
+// Reader reads the node's GPUs. Snapshot returns by ctx's deadline even if
+// NVML does not.
+type Reader interface {
+	Snapshot(ctx context.Context) (*nvml.Snapshot, error)
+	Close()
+}
+
+// Table is the part of the allocation table that a device plugin writes.
+type Table interface {
+	PutGPU(context.Context, allocator.GPUID, allocator.GPUState) error
+	PutNode(context.Context, allocator.NodeState) error
+	Close() error
+}
+
+// How the plugin is connected to the outside. A reader is opened without
+// touching a GPU. Opening a table may fail, and is then tried again.
+type (
+	OpenReader func(libraryPath string) Reader
+	OpenTable  func(tableconfig.Config) (Table, error)
+)
+
+// errNotConfigured is returned when Nomad did not configure the plugin first.
+var errNotConfigured = errors.New("plugin \"" + Name + "\" has no configuration yet")
+
+// Plugin is the device plugin. Its methods are Nomad's device interface.
+type Plugin struct {
+	logger     hclog.Logger
+	openReader OpenReader
+	openTable  OpenTable
+	board      *board
+
+	mu       sync.Mutex
+	settings settings
+}
+
+var _ device.DevicePlugin = (*Plugin)(nil)
+
+// New returns a plugin that has opened and started nothing. Its work begins
+// with Fingerprint.
+func New(logger hclog.Logger, reader OpenReader, table OpenTable) *Plugin {
+	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard()}
+}
+
+// SetConfig checks the configuration and keeps it for Fingerprint. Nomad calls
+// it several times, most of them on processes that it ends at once.
+func (p *Plugin) SetConfig(c *base.Config) error {
+	var config Config
+	if len(c.PluginConfig) > 0 {
+		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
+			return fmt.Errorf("plugin %q: cannot read its config block: %w", Name, err)
+		}
+	}
+	checked, err := config.settings()
+	if err != nil {
+		return fmt.Errorf("plugin %q: %w", Name, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settings = checked
+	return nil
+}
+
+func (p *Plugin) current() settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings
+}

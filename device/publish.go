@@ -1,0 +1,190 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/hashicorp/go-hclog"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/version"
+)
+
+const (
+	// heartbeat is how often the node says that it is there, and writes again
+	// what someone may have deleted.
+	heartbeat = 30 * time.Second
+	// publishTimeout bounds one attempt to write all that changed.
+	publishTimeout = 10 * time.Second
+	// maxBackoff bounds the pause after an attempt that failed.
+	maxBackoff = time.Minute
+)
+
+// publisher writes the states of the node and its GPUs into the allocation
+// table, for people and for the planner. Nothing waits for it. Used by one
+// goroutine.
+type publisher struct {
+	logger hclog.Logger
+	board  *board
+	open   func() (Table, error)
+
+	table   Table // nil until it could be opened
+	written map[allocator.GPUID]allocator.GPUState
+	driver  string    // as last written with the node
+	beat    time.Time // of the last complete writing
+	fault   string    // already told to the operator
+}
+
+func newPublisher(logger hclog.Logger, b *board, open OpenTable, set settings) *publisher {
+	return &publisher{logger: logger, board: b, open: func() (Table, error) { return open(set.table) }}
+}
+
+// run publishes until ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	defer p.close()
+	retry := backoff.NewExponentialBackOff()
+	retry.MaxInterval = maxBackoff
+	for {
+		newest, changed := p.board.read()
+		wait := heartbeat
+		if !newest.readAt.IsZero() {
+			err := p.publish(ctx, newest)
+			p.tell(ctx, err)
+			if err == nil {
+				retry.Reset()
+			} else {
+				wait, changed = retry.NextBackOff(), nil
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// publish writes what changed. A GPU that cannot be written does not keep the
+// others from it.
+func (p *publisher) publish(ctx context.Context, i inventory) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	if err := p.ensureTable(); err != nil {
+		return err
+	}
+	node, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("finding the node's name: %w", err)
+	}
+	due := time.Since(p.beat) >= heartbeat
+	if due {
+		p.written = map[allocator.GPUID]allocator.GPUState{}
+	}
+	var errs []error
+	for id, state := range gpuStates(i, node) {
+		if last, done := p.written[id]; done && !worthWriting(last, state) {
+			continue
+		}
+		if err := p.table.PutGPU(ctx, id, state); err != nil {
+			errs = append(errs, fmt.Errorf("state of GPU %s: %w", id, err))
+			continue
+		}
+		p.written[id] = state
+	}
+	if due || p.driver != i.driver {
+		errs = append(errs, p.table.PutNode(ctx, allocator.NodeState{Name: node, Version: version.Version, Driver: i.driver}))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	p.driver = i.driver
+	if due {
+		p.beat = time.Now()
+	}
+	return nil
+}
+
+func (p *publisher) ensureTable() (err error) {
+	if p.table == nil {
+		p.table, err = p.open()
+	}
+	if err != nil {
+		return fmt.Errorf("opening the allocation table: %w", err)
+	}
+	return nil
+}
+
+func (p *publisher) close() {
+	if p.table == nil {
+		return
+	}
+	if err := p.table.Close(); err != nil {
+		p.logger.Warn("cannot close the allocation table", "error", err)
+	}
+}
+
+// tell reports a fault once, and its end.
+func (p *publisher) tell(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err == nil && p.fault != "":
+		p.fault = ""
+		p.logger.Info("GPU states are written to the allocation table again")
+	case err != nil && err.Error() != p.fault:
+		p.fault = err.Error()
+		p.logger.Warn("cannot write GPU states to the allocation table; trying again", "error", err)
+	}
+}
+
+// gpuStates is the inventory in the table's terms. A GPU that is not offered
+// has no units, and a reason.
+func gpuStates(i inventory, node string) map[allocator.GPUID]allocator.GPUState {
+	states := map[allocator.GPUID]allocator.GPUState{}
+	for _, g := range i.refused {
+		states[g.id()] = gpuState(g, node)
+	}
+	for _, g := range i.offered {
+		states[g.id()] = gpuState(g, node)
+	}
+	return states
+}
+
+func gpuState(g gpu, node string) allocator.GPUState {
+	state := allocator.GPUState{
+		Node:        node,
+		Model:       g.Name,
+		Index:       g.Index,
+		ReservedMiB: g.reservedMiB,
+		UnitMiB:     g.unitMiB,
+		Units:       g.units,
+		Health:      g.health,
+	}
+	if g.Memory != nil {
+		state.MemoryMiB, state.UsedMiB = g.Memory.TotalMiB, g.Memory.UsedMiB
+	}
+	if g.health != "" {
+		for unit := range g.units {
+			state.Unhealthy = append(state.Unhealthy, unit)
+		}
+	}
+	return state
+}
+
+// worthWriting reports whether a state differs from the one last written in
+// more than a little memory use: that changes all the time, and is written
+// with the next heartbeat.
+func worthWriting(last, now allocator.GPUState) bool {
+	if diff := max(last.UsedMiB, now.UsedMiB) - min(last.UsedMiB, now.UsedMiB); diff < now.UnitMiB {
+		last.UsedMiB = now.UsedMiB
+	}
+	return !reflect.DeepEqual(last, now)
+}
