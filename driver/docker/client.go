@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/docker/docker/client"
@@ -65,15 +64,4 @@ func options(cfg Config) []client.Opt {
 // Close lets go of idle connections. Calls in flight end with their own contexts.
 func (c *Client) Close() error {
 	return c.api.Close()
-}
-
-// Recoverable reports whether trying again later may help without any change of the job: the daemon was away, an image could
-// not be had, a volume was still attached elsewhere.
-func Recoverable(err error) bool {
-	for _, passing := range []error{ErrUnavailable, ErrImage, ErrVolumeInUse} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
 }

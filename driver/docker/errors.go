@@ -23,7 +23,9 @@ var (
 	// ErrDeviceMissing: the runtime is there, but it cannot resolve a device that the container was given.
 	ErrDeviceMissing = errors.New("device is not known to the container runtime " +
 		"(regenerate its CDI specification with `nvidia-ctk cdi generate`)")
-	// ErrImage: the image is neither here nor to be had: bad name, no registry, no rights, timeout.
+	// ErrImageName: the job names no image, or what it names cannot be one.
+	ErrImageName = errors.New("not the name of an image")
+	// ErrImage: the image is neither here nor to be had: no registry, no such image there, no rights, timeout.
 	ErrImage = errors.New("image cannot be had")
 	// ErrVolumeInUse: a volume is still attached on another node.
 	ErrVolumeInUse = errors.New("volume is attached on another node")
@@ -106,4 +108,10 @@ func passing(err error) bool {
 		return false
 	}
 	return cerrdefs.IsInternal(err)
+}
+
+// Recoverable reports whether trying again later may help without any change of the job: the daemon was away, an image could
+// not be had, a volume was still attached elsewhere.
+func Recoverable(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrImage) || errors.Is(err, ErrVolumeInUse)
 }

@@ -99,12 +99,12 @@ func (c *Client) drain(ctx context.Context, execID string, conn types.HijackedRe
 	if !req.TTY {
 		return endOfCopy(ctx, <-copied)
 	}
-	exited := make(chan struct{})
 	watch, cancel := context.WithCancel(ctx)
+	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
 		if c.execEnds(watch, execID) == nil {
-			time.Sleep(c.timing.drainGrace)
+			_ = sleep(watch, c.timing.drainGrace)
 		}
 	}()
 	defer func() { cancel(); <-exited }()
@@ -113,7 +113,7 @@ func (c *Client) drain(ctx context.Context, execID string, conn types.HijackedRe
 		return endOfCopy(ctx, err)
 	case <-exited:
 		conn.Close()
-		<-copied // the connection was closed on it: its error says nothing
+		_ = <-copied // the connection was closed on it: its error says nothing
 		return context.Cause(ctx)
 	}
 }

@@ -54,8 +54,8 @@ func (r PullRequest) progress(format string, args ...any) {
 // Else it is loaded from the archive, if there is one, and pulled if not. So "latest" is pulled at every start, and an image
 // of that tag that was made locally and exists in no registry is an error.
 //
-// Calls for the same image and credentials share one pull, each with its own Timeout. All errors are ErrImage, but for
-// ErrUnavailable and a ctx that ends.
+// Calls for the same image and credentials share one pull, each with its own Timeout. Errors: ErrImageName, ErrImage,
+// ErrUnavailable, or the cause of ctx.
 func (c *Client) EnsureImage(ctx context.Context, req PullRequest) (Image, error) {
 	ref, err := parseRef(req.Ref)
 	if err != nil {
@@ -154,11 +154,11 @@ type imageRef struct {
 
 func parseRef(name string) (imageRef, error) {
 	if name == "" {
-		return imageRef{}, fmt.Errorf("%w: image name required", ErrImage)
+		return imageRef{}, fmt.Errorf("%w: image name required", ErrImageName)
 	}
 	ref, err := reference.ParseAnyReference(strings.TrimPrefix(name, "https://"))
 	if err != nil {
-		return imageRef{}, fmt.Errorf("%w: %q is not an image name: %w", ErrImage, name, err)
+		return imageRef{}, fmt.Errorf("%w: %q: %w", ErrImageName, name, err)
 	}
 	named, ok := ref.(reference.Named)
 	if !ok {

@@ -32,6 +32,6 @@ func TestParseRef(t *testing.T) {
 	}
 	for _, bad := range []string{"", "host/Upper", "a b", "host:port:1/x", "http://redis"} {
 		_, err := parseRef(bad)
-		must.ErrorIs(t, err, ErrImage, must.Sprint(bad))
+		must.ErrorIs(t, err, ErrImageName, must.Sprint(bad))
 	}
 }

@@ -46,20 +46,18 @@ func (c *Client) Logs(ctx context.Context, id string, from LogPosition, tty bool
 		at, err := c.Inspect(ctx, id)
 		if err == nil {
 			err = c.copyLogs(ctx, id, at.Running, tty, follower)
-			if err == nil && !at.Running {
-				return nil
-			}
 		}
-		if ctx.Err() != nil {
+		failed := sinkError{}
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		}
-		if failed := (sinkError{}); errors.As(err, &failed) {
+		case errors.As(err, &failed):
 			return failed.error
-		}
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrLogsUnreadable) {
+		case err == nil && !at.Running:
+			return nil
+		case errors.Is(err, ErrLogsUnreadable), err != nil && !at.Running && !passing(err):
 			return err
-		}
-		if err == nil {
+		case err == nil:
 			poll = c.timing.poll()
 		}
 		if err := poll.wait(ctx); err != nil {

@@ -22,7 +22,7 @@ func (c *Client) Stop(ctx context.Context, id, signal string, timeout time.Durat
 	ctx, cancel := c.patience(ctx, id, timeout+c.timing.stopGrace)
 	defer cancel()
 	if signal != "" {
-		err := c.Signal(ctx, id, signal)
+		err := c.timing.retry(ctx, func() error { return c.Signal(ctx, id, signal) })
 		if err == nil {
 			err = c.endsWithin(ctx, id, timeout)
 		}

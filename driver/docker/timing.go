@@ -57,7 +57,12 @@ func (t timing) poll() poller {
 
 // wait pauses, a little longer each time. It fails only when ctx ends.
 func (p poller) wait(ctx context.Context) error {
-	timer := time.NewTimer(p.pause.NextBackOff())
+	return sleep(ctx, p.pause.NextBackOff())
+}
+
+// sleep returns after d, or with the cause of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

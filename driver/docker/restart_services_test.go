@@ -1,0 +1,101 @@
+//go:build services
+
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+// ownEngine starts a Docker engine for one test, which may restart it. It keeps containers alive over restarts.
+func ownEngine(t *testing.T) (c *Client, control func(verb string)) {
+	t.Helper()
+	run, err := os.MkdirTemp("/var/tmp", "gpu-mem-restart.") // short, for a socket's path
+	must.NoError(t, err)
+	env := append(os.Environ(), "GPU_MEM_RUN="+run, "GPU_MEM_SLOT="+strconv.Itoa(freeSlot(t)))
+	script := func(name string, args ...string) {
+		cmd := exec.Command("../../scripts/"+name, args...)
+		cmd.Env = env
+		out, err := cmd.CombinedOutput()
+		must.NoError(t, err, must.Sprintf("%s %v: %s", name, args, out))
+	}
+	control = func(verb string) { script("dockerd.sh", verb) }
+	t.Cleanup(func() {
+		control("stop")
+		must.NoError(t, os.RemoveAll(run))
+	})
+	control("start")
+	script("image.sh")
+	return newClient(t, Config{Endpoint: "unix://" + run + "/docker.sock"}), control
+}
+
+// freeSlot claims a number that no other engine on this machine uses, by the bridge that the engine will have.
+func freeSlot(t *testing.T) int {
+	t.Helper()
+	for slot := 100; slot < 200; slot++ {
+		if exec.Command("ip", "link", "add", fmt.Sprintf("gpumem%d", slot), "type", "bridge").Run() == nil {
+			return slot
+		}
+	}
+	t.Fatal("no free slot for an engine: bridges gpumem100 to gpumem199 are all there, or this is not root")
+	return 0
+}
+
+// TestDaemonRestarts restarts the daemon twice under a container that goes on: Wait must not take that for an exit, and Logs
+// must deliver each line once.
+func TestDaemonRestarts(t *testing.T) {
+	t.Parallel()
+	c, control := ownEngine(t)
+	spec := shell("i=0; while [ ! -e /tmp/end ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 7")
+	id := start(t, c, spec)
+	before, err := c.Inspect(t.Context(), id)
+	must.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	type outcome struct {
+		exit Exit
+		err  error
+	}
+	waited := make(chan outcome, 1)
+	go func() {
+		exit, err := c.Wait(ctx, id)
+		waited <- outcome{exit, err}
+	}()
+	var lines []string
+	logged := make(chan error, 1)
+	go func() {
+		keep := func(_ LogMark, data []byte) error { lines = append(lines, string(data)); return nil }
+		logged <- c.Logs(ctx, id, LogPosition{}, false, keep, keep)
+	}()
+
+	for range 2 {
+		control("restart")
+		after, err := c.Inspect(ctx, id)
+		must.NoError(t, err)
+		must.True(t, after.Running)
+		must.Eq(t, before.Pid, after.Pid)
+		must.Eq(t, 0, len(waited), must.Sprint("a restart of the daemon was taken for an exit"))
+		must.Eq(t, 0, len(logged), must.Sprint("a restart of the daemon was taken for the end of the logs"))
+	}
+
+	end, err := c.Exec(ctx, id, []string{"touch", "/tmp/end"}, 4096)
+	must.NoError(t, err)
+	must.Eq(t, 0, end.Code)
+	got := <-waited
+	must.NoError(t, got.err)
+	must.Eq(t, 7, got.exit.Code)
+	must.NoError(t, <-logged)
+	must.Greater(t, 10, len(lines))
+	for i, line := range lines {
+		must.Eq(t, strconv.Itoa(i), strings.TrimSuffix(line, "\n"))
+	}
+}

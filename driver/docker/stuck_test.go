@@ -1,0 +1,138 @@
+package docker
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/shoenig/test/must"
+)
+
+// A daemon that hangs or fails by chance cannot be had from a real one at will; these answers are written by hand.
+
+const (
+	runningJSON = `{"Id":"x","Name":"/x","State":{"Status":"running","Running":true,"Pid":1}}`
+	removing    = `{"message":"removal of container x is already in progress"}`
+	noSuch      = `{"message":"No such container: x"}`
+)
+
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// hang answers when the caller has given up.
+func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// first answers with the given handlers in turn, the last one for ever.
+func first(handlers ...http.HandlerFunc) http.HandlerFunc {
+	var calls atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request) {
+		handlers[min(int(calls.Add(1)), len(handlers))-1](w, r)
+	}
+}
+
+// dropped breaks the connection, as a daemon does that is killed.
+func dropped(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_ = conn.Close()
+	}
+}
+
+func TestContainerThatCannotBeKilled(t *testing.T) {
+	t.Parallel()
+	daemon := &fakeDaemon{handler: map[string]http.Handler{
+		"GET /containers/x/json":  answer(http.StatusOK, runningJSON),
+		"POST /containers/x/kill": answer(http.StatusNoContent, ""),
+		"POST /containers/x/wait": http.HandlerFunc(hang),
+		"POST /containers/x/stop": http.HandlerFunc(hang),
+		"DELETE /containers/x":    http.HandlerFunc(hang),
+	}}
+	c := daemon.start(t, Config{})
+	c.timing.stopGrace, c.timing.removeGrace = 50*time.Millisecond, 50*time.Millisecond
+	for _, signal := range []string{"", "SIGTERM"} {
+		err := c.Stop(t.Context(), "x", signal, time.Millisecond)
+		must.ErrorIs(t, err, ErrStuck)
+		must.ErrorContains(t, err, "container x")
+	}
+	must.ErrorIs(t, c.Remove(t.Context(), "x"), ErrStuck)
+
+	// The caller's own end is not the container's fault.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must.ErrorIs(t, c.Stop(ctx, "x", "", time.Hour), context.Canceled)
+}
+
+func TestRemoveWaitsUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	var gone atomic.Bool
+	daemon := &fakeDaemon{handler: map[string]http.Handler{
+		"DELETE /containers/x": answer(http.StatusConflict, removing),
+		"GET /containers/x/json": first(answer(http.StatusOK, runningJSON), answer(http.StatusOK, runningJSON),
+			func(w http.ResponseWriter, r *http.Request) {
+				gone.Store(true)
+				answer(http.StatusNotFound, noSuch)(w, r)
+			}),
+	}}
+	must.NoError(t, daemon.start(t, Config{}).Remove(t.Context(), "x"))
+	must.True(t, gone.Load())
+}
+
+func TestCreateAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	// The daemon fails, then drops the answer to a create that went through, then has that container's name taken.
+	daemon := &fakeDaemon{handler: map[string]http.Handler{
+		"POST /containers/create": first(
+			answer(http.StatusInternalServerError, `{"message":"starting up"}`),
+			dropped,
+			answer(http.StatusConflict, `{"message":"Conflict. The container name \"/x\" is already in use"}`),
+			answer(http.StatusCreated, `{"Id":"second"}`)),
+		"GET /containers/x/json": first(
+			answer(http.StatusOK, `{"Id":"x","State":{"Status":"created"}}`),
+			answer(http.StatusNotFound, noSuch)),
+		"DELETE /containers/x": answer(http.StatusNoContent, ""),
+	}}
+	id, err := daemon.start(t, Config{}).Create(t.Context(), Spec{Name: "x", Config: &container.Config{}})
+	must.NoError(t, err)
+	must.Eq(t, "second", id)
+}
+
+func TestCreateGivesUp(t *testing.T) {
+	t.Parallel()
+	daemon := &fakeDaemon{handler: map[string]http.Handler{
+		"POST /containers/create": answer(http.StatusConflict, `{"message":"Conflict. The name is already in use"}`),
+		"GET /containers/x/json":  answer(http.StatusNotFound, noSuch),
+	}}
+	_, err := daemon.start(t, Config{}).Create(t.Context(), Spec{Name: "x", Config: &container.Config{}})
+	must.ErrorContains(t, err, "its name was taken")
+}
+
+func TestWaitSurvivesABrokenConnection(t *testing.T) {
+	t.Parallel()
+	daemon := &fakeDaemon{handler: map[string]http.Handler{
+		// Also a wait that is answered while the container runs, as by a daemon on its way down.
+		"POST /containers/x/wait": first(dropped, answer(http.StatusOK, `{"StatusCode":0}`), answer(http.StatusOK, `{"StatusCode":5}`)),
+		"GET /containers/x/json": first(dropped, answer(http.StatusOK, runningJSON), answer(http.StatusInternalServerError, `{}`),
+			answer(http.StatusOK, `{"Id":"x","State":{"Status":"exited","ExitCode":5}}`)),
+	}}
+	exit, err := daemon.start(t, Config{}).Wait(t.Context(), "x")
+	must.NoError(t, err)
+	must.Eq(t, 5, exit.Code)
+}
+
+func TestLogsThatStayBroken(t *testing.T) {
+	t.Parallel()
+	daemon := &fakeDaemon{handler: map[string]http.Handler{
+		"GET /containers/x/json": answer(http.StatusOK, `{"Id":"x","State":{"Status":"exited"}}`),
+		"GET /containers/x/logs": answer(http.StatusOK, "Error grabbing logs: unexpected character\n"),
+	}}
+	ignore := func(LogMark, []byte) error { return nil }
+	err := daemon.start(t, Config{}).Logs(t.Context(), "x", LogPosition{}, true, ignore, ignore)
+	must.ErrorContains(t, err, "Error grabbing logs")
+}
