@@ -65,8 +65,7 @@ func exampleTable(t *testing.T) allocator.Store {
 	}))
 	must.NoError(t, table.PutGPU(t.Context(), gpu, allocator.GPUState{
 		Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 9300,
-		UnitMiB: 1024, Units: 21, Health: "1 GiB is in use by processes without a claim",
-		Unhealthy: allocator.NewUnitSet(20),
+		UnitMiB: 1024, Units: 21,
 	}))
 	model := allocator.Owner{
 		Namespace: "default", Job: "chat", Group: "serve", Task: "model", Alloc: "1b2c3d4e-5f0e-4e6b-9a3c-2d1b0c9f8e7d",

@@ -1,0 +1,45 @@
+// Nomad-gpu-mem lets several Nomad tasks share one GPU by its memory.
+//
+// One program has three roles, and its name decides which: in Nomad's
+// plugin_dir it stands as nomad-device-gpu-mem and as nomad-driver-gpu-docker,
+// since a process can serve one type of plugin only; under any other name it is
+// the command line. Where to look next:
+//
+//   - role.go: the choice of the role
+//   - wiring.go: the one place where the parts are put together
+//   - allocator: the rules by which units of GPU memory are claimed
+//   - device, driver: the two plugins
+//   - internal/cli: the commands
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() { os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:])) }
+
+// run plays the role that the program was started for and returns the exit
+// code.
+func run(name string, args []string) int {
+	role, err := roleOf(name, startedByNomad(os.Getenv))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	switch role {
+	case deviceRole:
+		serveDevice()
+	case driverRole:
+		serveDriver()
+	case commandRole:
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return commands().Run(ctx, args, os.Stdout, os.Stderr)
+	}
+	return 0
+}
