@@ -54,7 +54,7 @@ func TestPaintCells(t *testing.T) {
 	plain := paint{profile: termenv.Ascii}
 	must.Eq(t, "aa.!++", plain.cells([]rune("aa.!一一"))) // a cell is one column
 	colours := paint{profile: termenv.ANSI256}
-	must.Eq(t, "\x1b[48;5;215;30maa\x1b[0m\x1b[2m.\x1b[0m", colours.cells([]rune("aa.")))
+	must.Eq(t, "\x1b[48;5;215;38;5;16maa\x1b[0m\x1b[2m.\x1b[0m", colours.cells([]rune("aa.")))
 }
 
 func TestFit(t *testing.T) {

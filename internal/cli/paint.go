@@ -26,8 +26,9 @@ type paint struct {
 	isTerminal bool
 }
 
-// clearScreen moves the cursor to the top of an empty terminal.
-const clearScreen = "\x1b[H\x1b[2J\x1b[3J"
+// clearScreen moves the cursor to the top of an empty terminal. What has
+// scrolled out stays.
+const clearScreen = "\x1b[H\x1b[2J"
 
 // paintFor finds out what w can show. Without a terminal, and if NO_COLOR is
 // set, there are no colours.
@@ -62,7 +63,7 @@ func (p paint) unit(kind rune, cells string) string {
 		return p.bad(cells)
 	default:
 		hue := p.ansi(hues[int(kind)%len(hues)])
-		return p.profile.String(cells).Background(hue).Foreground(p.ansi(0)).String()
+		return p.profile.String(cells).Background(hue).Foreground(p.ansi(16)).String()
 	}
 }
 
