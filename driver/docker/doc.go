@@ -10,7 +10,7 @@
 //	errors.go   the sentinels, and how an answer of the daemon becomes one of them
 //	info.go     what the daemon is: version, runtimes, bridge address
 //	image.go    EnsureImage: when is an image used, loaded or pulled
-//	pull.go     one pull per image at a time, with progress, idle timeout and errors out of the stream
+//	pull.go     one pull per image at a time, with idle timeout and errors out of the stream; progress.go sums it up
 //	auth.go     where registry credentials come from
 //	create.go   Create: name conflicts, adoption, retries
 //	start.go    Start
@@ -20,6 +20,7 @@
 //	logs.go     Logs: exactly once, resumable; frames.go takes the stream apart
 //	exec.go     Exec, ExecStream
 //	stats.go    Stats
+//	timing.go   retries, polls and how long they may take
 //	sandbox.go  the pause container that holds the network namespace of a task group
 //
 // Every method takes a context and ends with it. A Client is safe for concurrent use.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/docker/docker/api/types"
@@ -113,7 +114,9 @@ func (c *Client) drain(ctx context.Context, execID string, conn types.HijackedRe
 		return endOfCopy(ctx, err)
 	case <-exited:
 		conn.Close()
-		_ = <-copied // the connection was closed on it: its error says nothing
+		if err := <-copied; !errors.Is(err, net.ErrClosed) {
+			return endOfCopy(ctx, err)
+		}
 		return context.Cause(ctx)
 	}
 }
