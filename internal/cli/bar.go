@@ -1,8 +1,26 @@
 package cli
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// bar draws a unit map in at most width cells. All units are equally wide: some
+// grouped returns the GPU's units in the order in which they are drawn: those of
+// each claim together, then the free ones, then those that cannot be had. Which
+// units a claim holds means nothing to people: Nomad picks them in any order.
+func grouped(g GPU) []rune {
+	var units []rune
+	for _, claim := range g.Claims {
+		units = append(units, slices.Repeat([]rune(claim.Mark), claim.UnitCount)...)
+	}
+	for _, rest := range []rune{freeUnit, unavailableUnit} {
+		count := strings.Count(g.Map, string(rest))
+		units = append(units, slices.Repeat([]rune{rest}, count)...)
+	}
+	return units
+}
+
+// bar draws units in at most width cells. All units are equally wide: some
 // cells each, or some units to a cell where the GPU has more units than there
 // are cells.
 func bar(units []rune, width int) []rune {

@@ -65,3 +65,13 @@ func TestFit(t *testing.T) {
 	must.Eq(t, "default/tr…/train", fitMiddle("default/training-of-it/main/train", 17))
 	must.Eq(t, "一…", fit("一二三", 3))
 }
+
+// Nomad picks units in any order; people see how much, not which.
+func TestGrouped(t *testing.T) {
+	t.Parallel()
+	gpu := GPU{
+		Map:    "b.a!ab.b!",
+		Claims: []Claim{{Mark: "b", UnitCount: 3}, {Mark: "a", UnitCount: 2}},
+	}
+	must.Eq(t, "bbbaa..!!", string(grouped(gpu)))
+}

@@ -81,6 +81,7 @@ func newGPU(gpu allocator.GPU) GPU {
 	for _, claim := range claims {
 		g.Claims = append(g.Claims, newClaim(claim, string(units[claim.Units[0]]), g.UnitMiB))
 	}
+	slices.SortStableFunc(g.Claims, func(a, b Claim) int { return a.ClaimedAt.Compare(b.ClaimedAt) })
 	g.Map = string(units)
 	g.Memory = newMemory(units, g.UnitMiB, state)
 	g.Notes = notes(gpu, g)
@@ -146,7 +147,7 @@ func notes(gpu allocator.GPU, g GPU) []string {
 		return notes
 	}
 	switch {
-	case g.Health != "" && len(g.Unhealthy) > 0:
+	case g.Health != "" && len(g.Unhealthy) > 0 && len(g.Unhealthy) < gpu.State.Units:
 		add("units %s are unhealthy: %s", g.Unhealthy, g.Health)
 	case g.Health != "":
 		add("unhealthy: %s", g.Health)

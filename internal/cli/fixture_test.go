@@ -108,9 +108,10 @@ func cluster(t *testing.T) *world {
 	b.ago(10 * 24 * time.Hour)
 	b.gpu(a10, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 8312, UnitMiB: 1024, Units: 21})
 	b.gpu(a10two, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", Index: 1, MemoryMiB: 23028, UsedMiB: 1200, UnitMiB: 1024, Units: 22,
-		Health: "1200 MiB in use by processes without a claim", Unhealthy: units(20, 2)})
+		Health: "NVML call does not return", Unhealthy: units(0, 22)})
 	b.gpu(h100, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, ReservedMiB: 551, UsedMiB: 61440, UnitMiB: 512, Units: 158})
-	b.gpu(mig, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Index: 1, MemoryMiB: 9856, UnitMiB: 1024, Units: 9})
+	b.gpu(mig, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Index: 1, MemoryMiB: 9856, UnitMiB: 1024, Units: 9,
+		Health: "one unit is in use by nobody", Unhealthy: units(8, 1)})
 
 	web := owner("chat", "serve", "1b2c3d4e", "gpu-node-1")
 	b.ago(26*time.Hour).claim(web, allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 4)})

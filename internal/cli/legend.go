@@ -9,16 +9,13 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Widths that columns shrink to, if all of them do not fit.
-const (
-	fairTask   = 24
-	leastTask  = 16
-	leastUnits = 7
-)
+// leastTask is what the column of tasks shrinks to, if not all columns fit.
+const leastTask = 16
 
 // Widths of the columns that do not depend on what is in them.
 const (
 	allocWidth = 8
+	unitsWidth = len("UNITS")
 	mibWidth   = 6
 	stateWidth = len("running")
 	sinceWidth = len("SINCE")
@@ -26,19 +23,18 @@ const (
 
 // legend lays out the table of claims. All GPUs have the same columns.
 type legend struct {
-	mark, task, units, container int // widths
-	gap                          string
+	mark, task, container int // widths
+	gap                   string
 }
 
 // newLegend fits the columns into width.
 func newLegend(nodes []Node, width int) legend {
-	l := legend{mark: 1, task: len("TASK"), units: len("UNITS"), container: len("CONTAINER"), gap: "  "}
+	l := legend{mark: 1, task: len("TASK"), container: len("CONTAINER"), gap: "  "}
 	for _, node := range nodes {
 		for _, gpu := range node.GPUs {
 			for _, claim := range gpu.Claims {
 				l.mark = max(l.mark, columns(claim.Mark))
 				l.task = max(l.task, columns(taskPath(claim)))
-				l.units = max(l.units, len(claim.Units.String()))
 				l.container = max(l.container, len(shortContainer(claim)))
 			}
 		}
@@ -46,28 +42,19 @@ func newLegend(nodes []Node, width int) legend {
 	if l.width() > width {
 		l.gap = " "
 	}
-	l.shrink(&l.task, fairTask, width)
-	l.shrink(&l.units, leastUnits, width)
-	l.shrink(&l.task, leastTask, width)
+	l.task = max(l.task-max(l.width()-width, 0), leastTask)
 	return l
 }
 
-// shrink makes a column narrower, but not below least, until all fit.
-func (l *legend) shrink(column *int, least, width int) {
-	if excess := l.width() - width; excess > 0 && *column > least {
-		*column = max(*column-excess, least)
-	}
-}
-
 func (l *legend) width() int {
-	return l.mark + l.task + allocWidth + l.units + mibWidth + stateWidth + l.container + sinceWidth +
+	return l.mark + l.task + allocWidth + unitsWidth + mibWidth + stateWidth + l.container + sinceWidth +
 		7*len(l.gap)
 }
 
 // row joins cells into a line. The mark is given painted.
 func (l *legend) row(mark, task, alloc, units, mib, state, container, since string) string {
 	return strings.TrimRight(strings.Join([]string{
-		mark, fitMiddle(task, l.task), fit(alloc, allocWidth), fit(units, l.units), fitRight(mib, mibWidth),
+		mark, fitMiddle(task, l.task), fit(alloc, allocWidth), fitRight(units, unitsWidth), fitRight(mib, mibWidth),
 		fit(state, stateWidth), fit(container, l.container), fitRight(since, sinceWidth),
 	}, l.gap), " ")
 }
@@ -79,7 +66,7 @@ func (l *legend) header() string {
 func (l *legend) claim(p paint, c Claim, now time.Time) string {
 	mark := []rune(c.Mark)[0]
 	painted := p.unit(mark, c.Mark) + strings.Repeat(" ", l.mark-columns(c.Mark))
-	return l.row(painted, taskPath(c), clean(c.Alloc[:min(len(c.Alloc), allocWidth)]), c.Units.String(),
+	return l.row(painted, taskPath(c), clean(c.Alloc[:min(len(c.Alloc), allocWidth)]), strconv.Itoa(c.UnitCount),
 		strconv.FormatUint(c.MiB, 10), clean(string(c.State)), shortContainer(c), age(now, since(c)))
 }
 

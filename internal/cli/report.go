@@ -67,7 +67,7 @@ type GPU struct {
 	Map       string            `json:"map"` // a character per unit: a claim's mark, "." free, "!" unavailable
 	Memory
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
-	Claims    []Claim   `json:"claims"` // by first unit
+	Claims    []Claim   `json:"claims"` // oldest first
 	Notes     []string  `json:"notes"`  // what a person should know of this GPU
 }
 

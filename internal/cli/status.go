@@ -18,10 +18,10 @@ const retryPause = 2 * time.Second
 
 const statusLong = `Show every GPU with its slices: which task holds which units of its memory.
 
-A GPU's bar has a letter for each task's units, "." for free units and "!" for
-units that cannot be had; the line under it shows the memory in use. SINCE is
-when the claim came into its state. A claim is "claimed" from before its
-container is created until it runs.`
+A GPU's bar has a letter for each task, oldest first, "." for free units and "!"
+for units that cannot be had; the line under it shows the memory in use, to the
+same scale. SINCE is when the claim came into its state: "claimed" from before
+its container is created, then "running". --json says which units a task holds.`
 
 // statusCommand is one call of `status`.
 type statusCommand struct {

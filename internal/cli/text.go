@@ -116,7 +116,7 @@ func (t *text) node(n Node, now time.Time) {
 func (t *text) gpu(g GPU) {
 	t.line(t.title(g))
 	width := max(t.width-figuresWidth-1, leastBar)
-	cells := bar([]rune(g.Map), width)
+	cells := bar(grouped(g), width)
 	pad := strings.Repeat(" ", width-len(cells)+1)
 	t.line(t.cells(cells) + pad + figures("claimed", g.ClaimedMiB, g.OfferedMiB))
 	if g.Reported {
