@@ -10,10 +10,9 @@ program=$GPU_MEM_ROOT/bin/nomad-gpu-mem
 
 write_agent_config() {
   cat >"$GPU_MEM_RUN/nomad.d/agent.hcl" <<END
-name                 = "node-$GPU_MEM_SLOT"
 region               = "global"
-data_dir             = "$GPU_MEM_RUN/nomad/data"
-plugin_dir           = "$GPU_MEM_RUN/nomad/plugins"
+data_dir             = "$GPU_MEM_RUN/nomad"
+plugin_dir           = "$GPU_MEM_RUN/plugins"
 bind_addr            = "127.0.0.1"
 disable_update_check = true
 log_level            = "DEBUG"
@@ -103,7 +102,7 @@ table_block() {
 link_plugins() {
   local name
   for name in nomad-device-gpu-mem nomad-driver-gpu-docker; do
-    ln -sfn "$program" "$GPU_MEM_RUN/nomad/plugins/$name"
+    ln -sfn "$program" "$GPU_MEM_RUN/plugins/$name"
   done
 }
 
@@ -117,7 +116,7 @@ node_ready() {
 
 start() {
   need "$NOMAD" curl jq
-  mkdir -p "$GPU_MEM_RUN/nomad.d" "$GPU_MEM_RUN/nomad/plugins"
+  mkdir -p "$GPU_MEM_RUN/nomad.d" "$GPU_MEM_RUN/plugins"
   write_agent_config
   write_docker_config
   if [[ -x $program ]]; then

@@ -16,7 +16,7 @@ variable "large_units" {
 job "two-tasks" {
   type = "service"
 
-  group "small" {
+  group "serving" {
     task "small" {
       driver = "gpu-docker"
 
@@ -37,7 +37,7 @@ job "two-tasks" {
     }
   }
 
-  group "large" {
+  group "training" {
     task "large" {
       driver = "gpu-docker"
 
