@@ -29,12 +29,12 @@ type Table interface {
 	Close() error
 }
 
-// How the plugin is connected to the outside. A reader is opened without
-// touching a GPU. Opening a table may fail, and is then tried again.
-type (
-	OpenReader func(libraryPath string) Reader
-	OpenTable  func(tableconfig.Config) (Table, error)
-)
+// OpenReader returns the reader for NVML's library at a path; an empty path
+// means wherever the dynamic linker finds it. It touches no GPU.
+type OpenReader func(libraryPath string) Reader
+
+// OpenTable opens the allocation table. If it fails it is tried again.
+type OpenTable func(tableconfig.Config) (Table, error)
 
 // errNotConfigured is returned when Nomad did not configure the plugin first.
 var errNotConfigured = errors.New("plugin \"" + Name + "\" has no configuration yet")

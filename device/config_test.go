@@ -1,0 +1,85 @@
+package device
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/internal/tableconfig"
+)
+
+// parse reads an operator's config block as Nomad does.
+func parse(t *testing.T, hcl string) Config {
+	t.Helper()
+	spec, err := new(Plugin).ConfigSchema()
+	must.NoError(t, err)
+	var c Config
+	hclutils.NewConfigParser(spec).ParseHCL(t, "config {\n"+hcl+"\n}", &c)
+	return c
+}
+
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	want := settings{
+		unitText: "1GiB", unitMiB: 1024, pollInterval: 5 * time.Second, pollTimeout: 10 * time.Second,
+		table: tableconfig.Default(),
+	}
+	for name, c := range map[string]Config{"no block": {}, "empty block": parse(t, ``), "empty table": parse(t, `table {}`)} {
+		s, err := c.settings()
+		must.NoError(t, err, must.Sprint(name))
+		must.True(t, want == s, must.Sprintf("%s: %+v", name, s))
+	}
+}
+
+func TestConfigInFull(t *testing.T) {
+	t.Parallel()
+	s, err := parse(t, `
+		memory_unit     = "512MiB"
+		reserved_memory = "1.5GiB"
+		nvml_library    = "/opt/nvidia/libnvidia-ml.so.1"
+		poll_interval   = "30s"
+		poll_timeout    = "1m"
+		table {
+			store = "file"
+			path  = "/var/lib/table"
+		}`).settings()
+	must.NoError(t, err)
+	must.Eq(t, 512, s.unitMiB)
+	must.Eq(t, 1536, s.reservedMiB)
+	must.Eq(t, "/opt/nvidia/libnvidia-ml.so.1", s.library)
+	must.Eq(t, 30*time.Second, s.pollInterval)
+	must.Eq(t, time.Minute, s.pollTimeout)
+	must.Eq(t, "file", s.table.Store)
+	must.Eq(t, "/var/lib/table", s.table.Path)
+}
+
+func TestBadConfigIsOneSentenceWithOptionAndValue(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]Config{
+		`memory_unit = "0": a unit must be at least 1MiB`:                              {MemoryUnit: "0"},
+		`memory_unit = "-1GiB": is negative`:                                           {MemoryUnit: "-1GiB"},
+		`memory_unit = "lots": is not a size`:                                          {MemoryUnit: "lots"},
+		`memory_unit = "1000kB": is 1024000 bytes, which is not a whole number of MiB`: {MemoryUnit: "1000kB"},
+		`memory_unit = "1024": is 1024 bytes, which is not a whole number of MiB`:      {MemoryUnit: "1024"},
+		`reserved_memory = "some": is not a size`:                                      {ReservedMemory: "some"},
+		`poll_interval = "5": is not a duration`:                                       {PollInterval: "5"},
+		`poll_interval = "0s": must be at least 10ms`:                                  {PollInterval: "0s"},
+		`poll_timeout = "-1s": must be at least 10ms`:                                  {PollTimeout: "-1s"},
+		`table.store = "zookeeper"`:                                                    {Table: tableconfig.Config{Store: "zookeeper"}},
+	} {
+		_, err := c.settings()
+		must.ErrorContains(t, err, want)
+	}
+}
+
+func TestSetConfigMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, func(string) Reader { panic("SetConfig must open nothing") }, Config{})
+	for range 3 {
+		h.configure(Config{MemoryUnit: "2GiB"})
+	}
+	must.ErrorContains(t, h.setConfig(Config{MemoryUnit: "x"}), `plugin "gpu-mem": memory_unit = "x"`)
+	must.Eq(t, 2048, h.plugin.current().unitMiB, must.Sprint("a bad configuration changes nothing"))
+}

@@ -1,0 +1,86 @@
+package device
+
+import (
+	"os"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/nvml"
+	"nomad-gpu-mem/internal/version"
+)
+
+func TestStatesReachTheTable(t *testing.T) {
+	t.Parallel()
+	h, reader := withCanned(t, full())
+	h.fingerprint()
+	node, err := os.Hostname()
+	must.NoError(t, err)
+
+	s := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 1 && len(s.Nodes) == 1 })
+	must.Eq(t, node, s.Nodes[0].Name)
+	must.Eq(t, version.Version, s.Nodes[0].Version)
+	must.Eq(t, "550", s.Nodes[0].Driver)
+	state := s.GPUs[0].State
+	must.Eq(t, "GPU-1", s.GPUs[0].ID)
+	must.Eq(t, node, state.Node)
+	must.Eq(t, 24576, state.MemoryMiB)
+	must.Eq(t, 300, state.ReservedMiB)
+	must.Eq(t, 1024, state.UnitMiB)
+	must.Eq(t, 23, state.Units)
+	must.Eq(t, "", state.Health)
+
+	reader.set(nil, failing("GPU-1"))
+	s = h.tableUntil(func(s *allocator.Snapshot) bool { return s.GPUs[0].State.Health == "GPU is lost" })
+	must.Eq(t, "0-22", s.GPUs[0].State.Unhealthy.String())
+	reader.set(nil, full())
+	h.tableUntil(func(s *allocator.Snapshot) bool { return s.GPUs[0].State.Health == "" })
+}
+
+func TestOutageOfTheTableDelaysNothing(t *testing.T) {
+	t.Parallel()
+	h, reader := withCanned(t, full())
+	h.store.Fail(allocator.ErrUnavailable)
+	s := h.fingerprint()
+	s.until(groups(1))
+	reader.set(nil, full(), reading("GPU-2", 8192, 0))
+	s.until(groups(2))
+	_, err := h.nomad.Reserve([]string{"GPU-2::0000"})
+	must.NoError(t, err)
+
+	h.store.Fail(nil)
+	h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 2 })
+}
+
+func TestGPUOfAnotherNodeDoesNotKeepTheOthersBack(t *testing.T) {
+	t.Parallel()
+	h, _ := withCanned(t, reading("GPU-1", 8192, 0), reading("GPU-2", 8192, 0))
+	other := allocator.GPUState{Node: "another", Units: 8, UnitMiB: 1024}
+	must.NoError(t, allocator.NewTable(h.store).PutGPU(h.ctx, "GPU-1", other))
+	h.fingerprint()
+	s := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 2 })
+	for _, g := range s.GPUs {
+		must.Eq(t, g.ID == "GPU-1", g.State.Node == "another")
+	}
+}
+
+func TestWhatIsWorthWriting(t *testing.T) {
+	t.Parallel()
+	g := full()
+	state := gpuState(history(t, Config{}, []nvml.GPU{g}).offered[0], "node")
+	for name, tc := range map[string]struct {
+		change func(*allocator.GPUState)
+		worth  bool
+	}{
+		"nothing":             {func(*allocator.GPUState) {}, false},
+		"a little memory use": {func(s *allocator.GPUState) { s.UsedMiB += 1023 }, false},
+		"a unit's use":        {func(s *allocator.GPUState) { s.UsedMiB += 1024 }, true},
+		"health":              {func(s *allocator.GPUState) { s.Health = "lost" }, true},
+		"index":               {func(s *allocator.GPUState) { s.Index++ }, true},
+	} {
+		now := state
+		tc.change(&now)
+		must.Eq(t, tc.worth, worthWriting(state, now), must.Sprint(name))
+	}
+}
