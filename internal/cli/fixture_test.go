@@ -120,6 +120,7 @@ func cluster(t *testing.T) *world {
 		allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(6, 6)})
 
 	batch := owner("embed", "worker", "0a1b2c3d", "gpu-node-2")
+	batch.Namespace = "batch"
 	b.ago(50*time.Minute).claim(batch, allocator.Booking{GPU: h100, UnitMiB: 512, Of: 158, Units: units(0, 80)})
 	b.running(batch, "31415926535897932384", h100)
 	small := owner("probe", "probe", "5e6f7a8b", "gpu-node-2")

@@ -2,12 +2,16 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"nomad-gpu-mem/allocator"
 )
+
+// defaultNamespace is where Nomad puts jobs that name none.
+const defaultNamespace = "default"
 
 // leastTask is what the column of tasks shrinks to, if not all columns fit.
 const leastTask = 16
@@ -25,25 +29,34 @@ const (
 type legend struct {
 	mark, task, container int // widths
 	gap                   string
+	namespaces            bool // whether tasks are named with their namespace
 }
 
 // newLegend fits the columns into width.
 func newLegend(nodes []Node, width int) legend {
 	l := legend{mark: 1, task: len("TASK"), container: len("CONTAINER"), gap: "  "}
-	for _, node := range nodes {
-		for _, gpu := range node.GPUs {
-			for _, claim := range gpu.Claims {
-				l.mark = max(l.mark, columns(claim.Mark))
-				l.task = max(l.task, columns(taskPath(claim)))
-				l.container = max(l.container, len(shortContainer(claim)))
-			}
-		}
+	claims := allClaims(nodes)
+	l.namespaces = slices.ContainsFunc(claims, func(c Claim) bool { return c.Namespace != defaultNamespace })
+	for _, claim := range claims {
+		l.mark = max(l.mark, columns(claim.Mark))
+		l.task = max(l.task, columns(l.taskPath(claim)))
+		l.container = max(l.container, len(shortContainer(claim)))
 	}
 	if l.width() > width {
 		l.gap = " "
 	}
 	l.task = max(l.task-max(l.width()-width, 0), leastTask)
 	return l
+}
+
+func allClaims(nodes []Node) []Claim {
+	var all []Claim
+	for _, node := range nodes {
+		for _, gpu := range node.GPUs {
+			all = append(all, gpu.Claims...)
+		}
+	}
+	return all
 }
 
 func (l *legend) width() int {
@@ -66,13 +79,18 @@ func (l *legend) header() string {
 func (l *legend) claim(p paint, c Claim, now time.Time) string {
 	mark := []rune(c.Mark)[0]
 	painted := p.unit(mark, c.Mark) + strings.Repeat(" ", l.mark-columns(c.Mark))
-	return l.row(painted, taskPath(c), clean(c.Alloc[:min(len(c.Alloc), allocWidth)]), strconv.Itoa(c.UnitCount),
+	return l.row(painted, l.taskPath(c), clean(c.Alloc[:min(len(c.Alloc), allocWidth)]), strconv.Itoa(c.UnitCount),
 		strconv.FormatUint(c.MiB, 10), clean(string(c.State)), shortContainer(c), age(now, since(c)))
 }
 
-// taskPath is how people name a task.
-func taskPath(c Claim) string {
-	return clean(strings.Join([]string{c.Namespace, c.Job, c.Group, c.Task}, "/"))
+// taskPath is how people name a task. A cluster that uses no namespaces is not
+// told of the one it has.
+func (l *legend) taskPath(c Claim) string {
+	path := []string{c.Namespace, c.Job, c.Group, c.Task}
+	if !l.namespaces {
+		path = path[1:]
+	}
+	return clean(strings.Join(path, "/"))
 }
 
 // shortContainer is the container's ID as Docker's own tools print it.
