@@ -81,18 +81,9 @@ func (p *Plugin) assertLoop(s *services) {
 	})
 }
 
+// assert confirms one claim and tells if that is not possible.
 func (p *Plugin) assert(s *services, h *handle) {
-	h.claimMu.Lock()
-	defer h.claimMu.Unlock()
-	if h.over {
-		return
-	}
-	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
-	defer cancel()
-	err := s.table.Claim(ctx, ownerOf(h.task), h.task.ID, h.bookings)
-	if err == nil {
-		err = s.table.Running(ctx, ownerOf(h.task), h.task.ID, h.container, gpusOf(h.bookings))
-	}
+	err := h.confirmClaim(s.table)
 	switch {
 	case err == nil || h.ctx.Err() != nil:
 	case errors.Is(err, allocator.ErrHeld):
@@ -101,4 +92,21 @@ func (p *Plugin) assert(s *services, h *handle) {
 	default:
 		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
 	}
+}
+
+// confirmClaim writes the claim as it should be, unless the task is being destroyed:
+// a claim written after its release would never end.
+func (h *handle) confirmClaim(table Table) error {
+	h.claimMu.Lock()
+	defer h.claimMu.Unlock()
+	if h.over {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
+	defer cancel()
+	owner := ownerOf(h.task)
+	if err := table.Claim(ctx, owner, h.task.ID, h.bookings); err != nil {
+		return err
+	}
+	return table.Running(ctx, owner, h.task.ID, h.container, gpusOf(h.bookings))
 }

@@ -16,7 +16,7 @@ import (
 // paths on the host.
 type order struct {
 	task     *drivers.TaskConfig
-	config   *TaskConfig
+	job      *TaskConfig // its config block
 	settings settings
 	bookings []allocator.Booking
 	image    docker.Image
@@ -41,9 +41,9 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 			return docker.Spec{}, nil, err
 		}
 	}
-	b.config.Labels = labels(o.task, o.config.Labels, o.settings.ExtraLabels)
+	b.config.Labels = labels(o.task, o.job.Labels, o.settings.ExtraLabels)
 	// Last, so that nothing before it can change what the container sees.
-	b.config.Env, remarks = environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.config.Privileged)
+	b.config.Env, remarks = environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
 	return docker.Spec{Name: containerName(o.task), Config: &b.config, Host: &b.host, Network: b.network}, remarks, nil
 }
 

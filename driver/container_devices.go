@@ -14,7 +14,7 @@ import (
 // devices hands host devices to the container, except the nodes of NVIDIA GPUs:
 // those come from the runtime, for the booked GPUs only.
 func (b *blueprint) devices() error {
-	for _, d := range b.order.config.Devices {
+	for _, d := range b.job.Devices {
 		if err := checkDevice(d); err != nil {
 			return err
 		}

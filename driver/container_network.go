@@ -17,11 +17,10 @@ import (
 // its tasks; the name is part of Nomad's interface.
 const sandboxContainer = "docker_sandbox_container_id"
 
-// networking joins the container to its network. Docker refuses host names, DNS and
-// extra hosts for a container that joins another's network, so those are set only
-// where they can be.
+// networking joins the container to its network. Files that Nomad generates for a
+// group's network take the place of Docker's own DNS and hosts settings.
 func (b *blueprint) networking() error {
-	c := b.order.config
+	c := b.job
 	mode := c.NetworkMode
 	if mode == "" {
 		mode = groupNetwork(b.task)
@@ -30,12 +29,10 @@ func (b *blueprint) networking() error {
 		mode = "default"
 	}
 	b.host.NetworkMode = container.NetworkMode(mode)
-	if !b.host.NetworkMode.IsContainer() {
-		b.config.Hostname = c.Hostname
-		b.config.MacAddress = c.MACAddress //nolint:staticcheck // daemons before API 1.44 know no other place
-	}
-	if !b.hasFile("/etc/resolv.conf") {
-		b.dns()
+	b.config.Hostname = c.Hostname
+	b.config.MacAddress = c.MACAddress //nolint:staticcheck // daemons before API 1.44 know no other place
+	if err := b.dns(); err != nil {
+		return err
 	}
 	if !b.hasFile("/etc/hosts") {
 		b.host.ExtraHosts = c.ExtraHosts
@@ -52,20 +49,24 @@ func groupNetwork(task *drivers.TaskConfig) string {
 	return "container:" + task.NetworkIsolation.Labels[sandboxContainer]
 }
 
-func (b *blueprint) dns() {
-	c := b.order.config
-	for _, server := range c.DNSServers {
-		if net.ParseIP(server) != nil {
-			b.host.DNS = append(b.host.DNS, server)
+func (b *blueprint) dns() error {
+	if b.hasFile("/etc/resolv.conf") {
+		return nil
+	}
+	for _, server := range b.job.DNSServers {
+		if net.ParseIP(server) == nil {
+			return fmt.Errorf("config.dns_servers: %q is not an IP address", server)
 		}
 	}
-	b.host.DNSSearch = c.DNSSearchDomains
-	b.host.DNSOptions = c.DNSOptions
+	b.host.DNS = b.job.DNSServers
+	b.host.DNSSearch = b.job.DNSSearchDomains
+	b.host.DNSOptions = b.job.DNSOptions
+	return nil
 }
 
 func (b *blueprint) endpoint() {
-	c := b.order.config
-	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" {
+	c := b.job
+	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" && c.MACAddress == "" {
 		return
 	}
 	settings := &network.EndpointSettings{Aliases: c.NetworkAliases, MacAddress: c.MACAddress}
@@ -82,7 +83,7 @@ func (b *blueprint) ports() error {
 	published := publisher{exposed: nat.PortSet{}, bindings: nat.PortMap{}}
 	var err error
 	switch {
-	case len(b.order.config.Ports) > 0:
+	case len(b.job.Ports) > 0:
 		err = b.groupPorts(&published)
 	default:
 		err = b.taskPorts(&published)
@@ -99,17 +100,17 @@ func (b *blueprint) ports() error {
 	if b.host.NetworkMode.IsContainer() {
 		b.config.ExposedPorts = nil // Docker refuses them there
 	}
-	if len(b.order.config.PortMap) > 0 {
-		b.env = taskenv.SetPortMapEnvs(b.env, b.order.config.PortMap)
+	if len(b.job.PortMap) > 0 {
+		b.env = taskenv.SetPortMapEnvs(b.env, b.job.PortMap)
 	}
 	return nil
 }
 
 func (b *blueprint) groupPorts(published *publisher) error {
 	if b.task.Resources == nil || b.task.Resources.Ports == nil {
-		return fmt.Errorf("config.ports names %q, but the group has no network block", b.order.config.Ports)
+		return fmt.Errorf("config.ports names %q, but the group has no network block", b.job.Ports)
 	}
-	for _, label := range b.order.config.Ports {
+	for _, label := range b.job.Ports {
 		port, ok := b.task.Resources.Ports.Get(label)
 		if !ok {
 			return fmt.Errorf("Port %q not found, check network block", label) //nolint:staticcheck // the words users know from Nomad
@@ -124,7 +125,7 @@ func (b *blueprint) groupPorts(published *publisher) error {
 }
 
 func (b *blueprint) taskPorts(published *publisher) error {
-	portMap := b.order.config.PortMap
+	portMap := b.job.PortMap
 	resources := b.task.Resources
 	if resources == nil || resources.NomadResources == nil || len(resources.NomadResources.Networks) == 0 {
 		if len(portMap) > 0 {

@@ -6,7 +6,7 @@ import (
 
 // process says what runs in the container.
 func (b *blueprint) process() error {
-	c := b.order.config
+	c := b.job
 	b.config.Image = b.image.ID
 	b.config.Entrypoint = c.Entrypoint
 	if c.Command != "" {
@@ -29,7 +29,7 @@ func (b *blueprint) process() error {
 // logging chooses Docker's log driver: the task's, or the plugin's if the task says
 // nothing at all. A config without a type goes to the daemon's default driver.
 func (b *blueprint) logging() error {
-	own := b.order.config.Logging
+	own := b.job.Logging
 	kind := own.Type
 	if kind == "" {
 		kind = own.Driver

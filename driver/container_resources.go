@@ -21,7 +21,7 @@ const (
 
 // resources limits what the container may use of the host.
 func (b *blueprint) resources() error {
-	c := b.order.config
+	c := b.job
 	if err := b.memory(); err != nil {
 		return err
 	}
@@ -47,11 +47,11 @@ func (b *blueprint) memory() error {
 		return nil
 	}
 	memory := res.NomadResources.Memory
-	soft, hard := memory.MemoryMB, max(b.order.config.MemoryHardLimit, memory.MemoryMaxMB)
+	soft, hard := memory.MemoryMB, max(b.job.MemoryHardLimit, memory.MemoryMaxMB)
 	zero := int64(0)
 	b.host.MemorySwappiness = &zero
 	switch {
-	case memory.MemoryMaxMB == unlimitedMemory && b.order.config.MemoryHardLimit == 0:
+	case memory.MemoryMaxMB == unlimitedMemory && b.job.MemoryHardLimit == 0:
 		b.host.MemoryReservation = soft * mib
 		return nil
 	case hard <= 0:
@@ -67,7 +67,7 @@ func (b *blueprint) memory() error {
 }
 
 func (b *blueprint) cpu() {
-	c := b.order.config
+	c := b.job
 	b.host.CpusetCpus = c.CpusetCpus
 	if b.task.Resources == nil || b.task.Resources.LinuxResources == nil {
 		return
@@ -93,7 +93,7 @@ func (b *blueprint) cpu() {
 
 // pids takes the task's limit, if it is within the plugin's.
 func (b *blueprint) pids() error {
-	own, most := b.order.config.PidsLimit, b.settings.PidsLimit
+	own, most := b.job.PidsLimit, b.settings.PidsLimit
 	if most > 0 && own > most {
 		return fmt.Errorf("config.pids_limit of %d is above the limit of %d that this client allows", own, most)
 	}
@@ -108,8 +108,8 @@ func (b *blueprint) pids() error {
 }
 
 func (b *blueprint) ulimits() error {
-	for _, name := range slices.Sorted(maps.Keys(b.order.config.Ulimit)) {
-		limit, err := parseUlimit(name, b.order.config.Ulimit[name])
+	for _, name := range slices.Sorted(maps.Keys(b.job.Ulimit)) {
+		limit, err := parseUlimit(name, b.job.Ulimit[name])
 		if err != nil {
 			return err
 		}

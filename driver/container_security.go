@@ -14,7 +14,7 @@ import (
 
 // security sets privileges, capabilities and the runtime.
 func (b *blueprint) security() error {
-	c := b.order.config
+	c := b.job
 	if err := b.checkPrivileged(); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (b *blueprint) security() error {
 
 func (b *blueprint) checkPrivileged() error {
 	switch {
-	case !b.order.config.Privileged:
+	case !b.job.Privileged:
 		return nil
 	case !b.settings.AllowPrivileged:
 		return fmt.Errorf("config.privileged: this client runs no privileged tasks; its operator may set allow_privileged")
@@ -48,7 +48,7 @@ func (b *blueprint) checkPrivileged() error {
 
 // runtime is the NVIDIA one for tasks that hold GPU memory, and never for others.
 func (b *blueprint) runtime() (string, error) {
-	asked, nvidia := b.order.config.Runtime, b.settings.NvidiaRuntime
+	asked, nvidia := b.job.Runtime, b.settings.NvidiaRuntime
 	chosen := asked
 	switch {
 	case b.hasGPU() && asked != "" && asked != nvidia:
@@ -69,7 +69,7 @@ func (b *blueprint) runtime() (string, error) {
 // where the task may mount from.
 func (b *blueprint) securityOptions() ([]string, error) {
 	var options []string
-	for _, option := range b.order.config.SecurityOpt {
+	for _, option := range b.job.SecurityOpt {
 		key, value, _ := strings.Cut(option, "=")
 		if key != "seccomp" || value == "" || value == "unconfined" || value == "builtin" {
 			options = append(options, option)
@@ -95,7 +95,7 @@ func (b *blueprint) securityOptions() ([]string, error) {
 // namespaces sets the modes in which the container shares a namespace. Those that
 // leave the container need a client that runs privileged tasks, or that lists them.
 func (b *blueprint) namespaces() error {
-	c, allowed := b.order.config, b.settings.AllowedModes
+	c, allowed := b.job, b.settings.AllowedModes
 	for _, ns := range []struct {
 		key, mode string
 		allowed   []string

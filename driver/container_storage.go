@@ -18,18 +18,18 @@ import (
 // missing source of a bind and refuses one of a mount.
 func (b *blueprint) storage() error {
 	b.allocationDirs()
-	for _, volume := range b.order.config.Volumes {
+	for _, volume := range b.job.Volumes {
 		bind, err := b.volume(volume)
 		if err != nil {
 			return fmt.Errorf("config.volumes %q: %w", volume, err)
 		}
 		b.host.Binds = append(b.host.Binds, bind)
 	}
-	b.host.VolumeDriver = b.order.config.VolumeDriver
+	b.host.VolumeDriver = b.job.VolumeDriver
 	if b.host.VolumeDriver != "" && !b.settings.Volumes.Enabled {
 		return fmt.Errorf("config.volume_driver = %q: volumes are not enabled on this client", b.host.VolumeDriver)
 	}
-	for _, m := range b.order.config.Mounts() {
+	for _, m := range b.job.Mounts() {
 		dockerMount, err := b.mount(m)
 		if err != nil {
 			return fmt.Errorf("config.mount of %q: %w", m.Target, err)
@@ -72,7 +72,7 @@ func (b *blueprint) volume(text string) (string, error) {
 	if err := checkTarget(target); err != nil {
 		return "", err
 	}
-	if b.order.config.VolumeDriver != "" {
+	if b.job.VolumeDriver != "" {
 		return b.bind(filepath.Clean(source), target, mode), nil
 	}
 	source, err := b.paths().source(source)

@@ -75,11 +75,11 @@ func (p *Plugin) DestroyNetwork(allocID string, spec *drivers.NetworkIsolationSp
 // other nodes.
 func (o *order) driverNetwork(found docker.Container) *drivers.DriverNetwork {
 	out := &drivers.DriverNetwork{
-		PortMap:       o.config.PortMap,
+		PortMap:       o.job.PortMap,
 		IP:            found.IP,
 		AutoAdvertise: found.IP != "" && found.NetworkName != "bridge",
 	}
-	if o.config.AdvertiseIPv6Address && net.ParseIP(found.IPv6).IsGlobalUnicast() {
+	if o.job.AdvertiseIPv6Address && net.ParseIP(found.IPv6).IsGlobalUnicast() {
 		out.IP, out.AutoAdvertise = found.IPv6, true
 	}
 	return out

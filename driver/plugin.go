@@ -117,6 +117,7 @@ func (p *Plugin) serve(s settings) error {
 		custody:        newCustody(),
 		engine:         engine,
 		table:          table,
+		since:          time.Now(),
 		keepContainers: !s.GC.Container,
 	}}
 	p.services.Store(services)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -30,7 +31,8 @@ type keeper struct {
 	custody        *custody
 	engine         Containers
 	table          Table
-	keepContainers bool // gc.container = false: stopped containers stay
+	since          time.Time // when this process began
+	keepContainers bool      // gc.container = false: stopped containers stay
 }
 
 // begin notes the attempt before anything is taken for it, and takes custody of it.
@@ -93,10 +95,23 @@ func (k *keeper) clear(ctx context.Context, a attempt) error {
 	return errors.Join(failed...)
 }
 
-// hasContainer reports whether the attempt has a container, running or not.
-func (k *keeper) hasContainer(ctx context.Context, a attempt) (bool, error) {
+// isOver reports whether an attempt that nobody looks after has to be brought to its
+// end. If nobody said so, it must be old enough, and its container must be gone, or
+// else have stopped and not been asked for since this process began. A container
+// that runs is the dangling loop's business.
+func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, error) {
+	if a.Over {
+		return true, nil
+	}
+	if now.Sub(a.Begun) < orphanAge {
+		return false, nil
+	}
 	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: a.ID})
-	return len(containers) > 0, err
+	if err != nil || len(containers) == 0 {
+		return err == nil, err
+	}
+	running := slices.ContainsFunc(containers, func(c docker.Container) bool { return c.Running })
+	return !running && now.Sub(k.since) >= orphanAge, nil
 }
 
 // sweep settles the attempts that nobody looks after: those that are over, and those
@@ -127,13 +142,8 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if !a.Over {
-		if now.Sub(a.Begun) < orphanAge {
-			return nil
-		}
-		if alive, err := k.hasContainer(ctx, a); err != nil || alive {
-			return err
-		}
+	if over, err := k.isOver(ctx, a, now); err != nil || !over {
+		return err
 	}
 	if err := k.settle(ctx, a); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 // prepare collects what decides on the container, and has the image brought. It
 // takes nothing that would have to be given back.
 func (s *start) prepare() error {
-	config, err := decodeTaskConfig(s.task)
+	job, err := decodeTaskConfig(s.task)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *start) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.order = &order{task: s.task, config: config, settings: s.services.settings, bookings: bookings}
+	s.order = &order{task: s.task, job: job, settings: s.services.settings, bookings: bookings}
 	if err := s.checkRuntime(); err != nil {
 		return err
 	}
@@ -155,10 +155,10 @@ func (s *start) networkFiles() error {
 		}
 		s.order.files = append(s.order.files, dns)
 	}
-	if s.task.NetworkIsolation == nil || s.order.config.NetworkMode != "" {
+	if s.task.NetworkIsolation == nil || s.order.job.NetworkMode != "" {
 		return nil
 	}
-	hosts, err := hostnames.GenerateEtcHostsMount(s.task.AllocDir, s.task.NetworkIsolation, s.order.config.ExtraHosts)
+	hosts, err := hostnames.GenerateEtcHostsMount(s.task.AllocDir, s.task.NetworkIsolation, s.order.job.ExtraHosts)
 	if err != nil {
 		return fmt.Errorf("cannot write the group's hosts file: %w", err)
 	}
@@ -169,23 +169,23 @@ func (s *start) networkFiles() error {
 }
 
 func (s *start) pullImage() error {
-	config := s.order.config
-	s.plugin.announcer.tell(s.task, "Downloading image", "image", config.Image)
+	job := s.order.job
+	s.plugin.announcer.tell(s.task, "Downloading image", "image", job.Image)
 	request := docker.PullRequest{
-		Ref:          config.Image,
-		Force:        config.ForcePull,
-		AuthSoftFail: config.AuthSoftFail,
-		Timeout:      config.pullTimeout(s.services.settings.pullTimeout),
+		Ref:          job.Image,
+		Force:        job.ForcePull,
+		AuthSoftFail: job.AuthSoftFail,
+		Timeout:      job.pullTimeout(s.services.settings.pullTimeout),
 		IdleTimeout:  s.services.settings.pullIdle,
-		Progress:     func(message string) { s.plugin.announcer.tell(s.task, message, "image", config.Image) },
+		Progress:     func(message string) { s.plugin.announcer.tell(s.task, message, "image", job.Image) },
 	}
-	if config.Auth.Username != "" || config.Auth.Password != "" {
+	if job.Auth.Username != "" || job.Auth.Password != "" {
 		request.Auth = &docker.Auth{
-			Username: config.Auth.Username, Password: config.Auth.Password, ServerAddress: config.Auth.ServerAddress,
+			Username: job.Auth.Username, Password: job.Auth.Password, ServerAddress: job.Auth.ServerAddress,
 		}
 	}
-	if config.Load != "" {
-		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, config.Load) }
+	if job.Load != "" {
+		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, job.Load) }
 	}
 	image, err := s.services.engine.EnsureImage(s.ctx, request)
 	s.order.image = image

@@ -1,0 +1,158 @@
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/shoenig/test/must"
+)
+
+// parseConfig reads an operator's config block as Nomad does.
+func parseConfig(t *testing.T, hcl string) Config {
+	t.Helper()
+	var c Config
+	hclutils.NewConfigParser(configSpec()).ParseHCL(t, "config {\n"+hcl+"\n}", &c)
+	return c
+}
+
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	for name, hcl := range map[string]string{
+		"nothing":       ``,
+		"empty blocks":  "gc {}\nvolumes {}\ntable {}\nallowed_modes {}",
+		"partial block": "gc { dangling_containers { dry_run = false } }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := parseConfig(t, hcl).settings()
+			must.NoError(t, err)
+			must.Eq(t, "nvidia", s.NvidiaRuntime)
+			must.Eq(t, time.Minute, s.claimTimeout)
+			must.Eq(t, 5*time.Minute, s.pullTimeout)
+			must.Eq(t, 2*time.Minute, s.pullIdle)
+			must.Eq(t, 5*time.Minute, s.danglingEvery)
+			must.Eq(t, 5*time.Minute, s.danglingGrace)
+			must.True(t, s.GC.Container)
+			must.True(t, s.GC.Dangling.Enabled)
+			must.False(t, s.AllowPrivileged)
+			must.False(t, s.AllowPrivilegedGPU)
+			must.False(t, s.Volumes.Enabled)
+			must.Eq(t, []string{"runc", "nvidia"}, s.AllowRuntimes)
+			must.SliceLen(t, 13, s.AllowCaps)
+			must.SliceNotContains(t, s.AllowCaps, "NET_RAW")
+			must.Eq(t, DefaultLogging{Type: "json-file", Config: map[string]string{"max-file": "2", "max-size": "2m"}}, s.Logging)
+			must.Eq(t, "consul", s.Table.Store)
+			must.Eq(t, "gpu-mem", s.Table.Prefix)
+		})
+	}
+}
+
+func TestConfigEveryOption(t *testing.T) {
+	t.Parallel()
+	s, err := parseConfig(t, `
+		endpoint = "tcp://127.0.0.1:2376"
+		tls {
+		  cert = "/c.pem"
+		  key  = "/k.pem"
+		  ca   = "/ca.pem"
+		}
+		auth {
+		  config = "/auth.json"
+		  helper = "ecr-login"
+		}
+		nvidia_runtime       = "nvidia-cdi"
+		allow_privileged_gpu = true
+		claim_timeout        = "0s"
+		state_dir            = "/opt/state"
+		table {
+		  store = "file"
+		  path  = "/opt/table.json"
+		}
+		allow_privileged = true
+		allow_caps       = ["all"]
+		allow_runtimes   = ["nvidia-cdi"]
+		allowed_modes {
+		  pid = ["host"]
+		  ipc = ["container:*"]
+		}
+		volumes {
+		  enabled      = true
+		  selinuxlabel = "z"
+		}
+		pids_limit             = 512
+		oom_score_adj          = 10
+		extra_labels           = ["job_*"]
+		disable_log_collection = true
+		logging {
+		  type = "journald"
+		  config { tag = "x" }
+		}
+		infra_image               = "local/pause:1"
+		infra_image_pull_timeout  = "1m"
+		image_pull_timeout        = "9m"
+		pull_activity_timeout     = "3m"
+		container_exists_attempts = 3
+		gc {
+		  image_delay = "3m"
+		  container   = false
+		  dangling_containers {
+		    enabled        = false
+		    period         = "2m"
+		    creation_grace = "1m"
+		  }
+		}`).settings()
+	must.NoError(t, err)
+	must.Eq(t, TLS{"/c.pem", "/k.pem", "/ca.pem"}, s.TLS)
+	must.Eq(t, RegistryAuth{"/auth.json", "ecr-login"}, s.Auth)
+	must.Eq(t, "nvidia-cdi", s.NvidiaRuntime)
+	must.True(t, s.AllowPrivilegedGPU)
+	must.Eq(t, 0, s.claimTimeout)
+	must.Eq(t, "file", s.Table.Store)
+	must.Eq(t, AllowedModes{PID: []string{"host"}, IPC: []string{"container:*"}}, s.AllowedModes)
+	must.Eq(t, Volumes{true, "z"}, s.Volumes)
+	must.Eq(t, DefaultLogging{"journald", map[string]string{"tag": "x"}}, s.Logging)
+	must.Eq(t, 9*time.Minute, s.pullTimeout)
+	must.False(t, s.GC.Container)
+	must.False(t, s.GC.Dangling.Enabled)
+	must.Eq(t, 2*time.Minute, s.danglingEvery)
+}
+
+// What is wrong is said in one sentence with the key and the value.
+func TestConfigErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ hcl, want string }{
+		{`claim_timeout = "soon"`, `claim_timeout = "soon" is not a duration`},
+		{`claim_timeout = "-1s"`, `claim_timeout = "-1s" is too short`},
+		{`pull_activity_timeout = "10s"`, `pull_activity_timeout = "10s" is too short: the least is 1m0s`},
+		{"gc { dangling_containers { creation_grace = \"1s\" } }", `gc.dangling_containers.creation_grace = "1s" is too short`},
+		{`state_dir = "state"`, `state_dir = "state" is not an absolute path`},
+		{`nvidia_runtime = ""`, `nvidia_runtime = ""`},
+		{"gc { image = true }", `gc.image = true is not offered`},
+		{"tls { ca = \"/ca.pem\" }", `tls is set without endpoint`},
+		{"table { store = \"etcd\" }", `table.store = "etcd"`},
+		{`container_exists_attempts = 0`, `container_exists_attempts = 0`},
+		{`windows_allow_insecure_container_admin = true`, `works on Windows only`},
+	} {
+		t.Run(c.hcl, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseConfig(t, c.hcl).settings()
+			must.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// Nomad validates a configuration on instances that never serve: nothing may be
+// opened or started on them.
+func TestSetConfigWithoutAgentOnlyValidates(t *testing.T) {
+	t.Parallel()
+	p := New(t.Context(), quiet(), nil, nil) // opening anything would panic
+	var encoded []byte
+	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, ``)))
+	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
+	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
+
+	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, `claim_timeout = "x"`)))
+	must.ErrorContains(t, p.SetConfig(&base.Config{PluginConfig: encoded}), `plugin "gpu-docker": claim_timeout = "x"`)
+}

@@ -1,0 +1,350 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"nomad-gpu-mem/driver/docker"
+)
+
+// fakeEngine is a small container engine: containers are created, run until they are
+// stopped, and are gone when removed. A container whose command is "exit" ends at once.
+type fakeEngine struct {
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced at every change
+	containers map[string]*fakeContainer
+	sandboxes  map[string]docker.SandboxSpec
+	images     map[string]docker.Image
+	runtimes   []string
+	created    int
+	away       bool             // the daemon does not answer
+	unreadable bool             // the log driver keeps nothing
+	fails      map[string]error // by method, until taken back
+}
+
+type fakeContainer struct {
+	docker.Container
+	spec  docker.Spec
+	lines []string
+}
+
+func newFakeEngine() *fakeEngine {
+	return &fakeEngine{
+		changed:    make(chan struct{}),
+		containers: map[string]*fakeContainer{},
+		sandboxes:  map[string]docker.SandboxSpec{},
+		images:     map[string]docker.Image{"local/app:1": {ID: "sha256:app"}},
+		runtimes:   []string{"nvidia", "runc"},
+		fails:      map[string]error{},
+	}
+}
+
+// change runs do and wakes everyone who waits for something to happen.
+func (e *fakeEngine) change(do func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	do()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *fakeEngine) fail(method string, err error) { e.change(func() { e.fails[method] = err }) }
+func (e *fakeEngine) setAway(away bool)             { e.change(func() { e.away = away }) }
+
+// ask runs do under the lock if the daemon is there and the method is not to fail.
+func (e *fakeEngine) ask(method string, do func() error) (err error) {
+	e.change(func() {
+		switch {
+		case e.away:
+			err = docker.ErrUnavailable
+		case e.fails[method] != nil:
+			err = e.fails[method]
+		default:
+			err = do()
+		}
+	})
+	return err
+}
+
+// withContainer is ask about one container, by ID or name.
+func (e *fakeEngine) withContainer(method, id string, do func(c *fakeContainer) error) error {
+	return e.ask(method, func() error {
+		for _, c := range e.containers {
+			if c.ID == id || c.Name == id {
+				return do(c)
+			}
+		}
+		return fmt.Errorf("%s: %w", id, docker.ErrNotFound)
+	})
+}
+
+func (e *fakeEngine) Close() error { return nil }
+
+func (e *fakeEngine) Info(context.Context) (info docker.Info, err error) {
+	err = e.ask("Info", func() error {
+		info = docker.Info{Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), BridgeIP: "172.17.0.1"}
+		return nil
+	})
+	return info, err
+}
+
+func (e *fakeEngine) EnsureImage(_ context.Context, req docker.PullRequest) (image docker.Image, err error) {
+	err = e.ask("EnsureImage", func() (err error) {
+		var ok bool
+		if image, ok = e.images[req.Ref]; !ok {
+			err = fmt.Errorf("%s: %w", req.Ref, docker.ErrImage)
+		}
+		return err
+	})
+	return image, err
+}
+
+func (e *fakeEngine) Create(_ context.Context, spec docker.Spec) (id string, err error) {
+	err = e.ask("Create", func() error {
+		for _, c := range e.containers {
+			if c.Name != spec.Name {
+				continue
+			}
+			if c.Running && maps.Equal(c.Labels, spec.Config.Labels) {
+				id = c.ID
+				return nil
+			}
+			delete(e.containers, c.ID)
+		}
+		e.created++
+		id = fmt.Sprintf("c%d", e.created)
+		e.containers[id] = &fakeContainer{spec: spec, Container: docker.Container{
+			ID: id, Name: spec.Name, Status: "created", CreatedAt: time.Now(), Labels: spec.Config.Labels, TTY: spec.Config.Tty,
+		}}
+		return nil
+	})
+	return id, err
+}
+
+func (e *fakeEngine) Start(_ context.Context, id string) error {
+	return e.withContainer("Start", id, func(c *fakeContainer) error {
+		if c.Running {
+			return nil
+		}
+		c.Running, c.Status, c.StartedAt = true, "running", time.Now()
+		c.IP, c.NetworkName = "172.17.0.9", "bridge"
+		if len(c.spec.Config.Cmd) > 0 && c.spec.Config.Cmd[0] == "exit" {
+			c.end(0)
+		}
+		return nil
+	})
+}
+
+func (c *fakeContainer) end(code int) {
+	c.Running, c.Status, c.ExitCode, c.FinishedAt = false, "exited", code, time.Now()
+}
+
+// await blocks until do reports that it is done.
+func (e *fakeEngine) await(ctx context.Context, do func() (done bool)) error {
+	for {
+		e.mu.Lock()
+		done, changed := do(), e.changed
+		e.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (e *fakeEngine) Wait(ctx context.Context, id string) (exit docker.Exit, err error) {
+	waitErr := e.await(ctx, func() bool {
+		c, ok := e.containers[id]
+		switch {
+		case e.away:
+			return false
+		case !ok:
+			err = docker.ErrNotFound
+			return true
+		case c.Running:
+			return false
+		}
+		exit = docker.Exit{Code: c.ExitCode, OOMKilled: c.OOMKilled, FinishedAt: c.FinishedAt}
+		return true
+	})
+	if waitErr != nil {
+		return exit, waitErr
+	}
+	return exit, err
+}
+
+func (e *fakeEngine) Stop(_ context.Context, id, _ string, _ time.Duration) error {
+	err := e.withContainer("Stop", id, func(c *fakeContainer) error {
+		if c.Running {
+			c.end(143)
+		}
+		return nil
+	})
+	return ignoreNotFound(err)
+}
+
+func (e *fakeEngine) Signal(_ context.Context, id, signal string) error {
+	return e.withContainer("Signal", id, func(c *fakeContainer) error {
+		c.lines = append(c.lines, "got "+signal)
+		return nil
+	})
+}
+
+func (e *fakeEngine) Remove(_ context.Context, id string) error {
+	err := e.withContainer("Remove", id, func(c *fakeContainer) error {
+		delete(e.containers, c.ID)
+		return nil
+	})
+	return ignoreNotFound(err)
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, docker.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (e *fakeEngine) Inspect(_ context.Context, id string) (found docker.Container, err error) {
+	err = e.withContainer("Inspect", id, func(c *fakeContainer) error {
+		found = c.Container
+		return nil
+	})
+	return found, err
+}
+
+func (e *fakeEngine) List(_ context.Context, labels map[string]string) (found []docker.Container, err error) {
+	err = e.ask("List", func() error {
+		for _, c := range e.containers {
+			if carries(c.Labels, labels) {
+				found = append(found, c.Container)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+func carries(has, wants map[string]string) bool {
+	for key, want := range wants {
+		if value, ok := has[key]; !ok || (want != "" && value != want) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *fakeEngine) Stats(_ context.Context, id string) (docker.Sample, error) {
+	return docker.Sample{Time: time.Now(), CPUPercent: 50, MemoryUsage: 1 << 20}, e.withContainer("Stats", id, func(*fakeContainer) error { return nil })
+}
+
+// say is a line that the container writes to its output.
+func (e *fakeEngine) say(id, line string) {
+	e.change(func() { e.containers[id].lines = append(e.containers[id].lines, line) })
+}
+
+// Logs numbers the lines: the mark of the nth has a time of n seconds.
+func (e *fakeEngine) Logs(ctx context.Context, id string, from docker.LogPosition, _ bool, stdout, _ docker.LineSink) error {
+	if e.unreadable {
+		return docker.ErrLogsUnreadable
+	}
+	next := 0
+	if !from.Stdout.Time.IsZero() {
+		next = int(from.Stdout.Time.Unix())
+	}
+	for {
+		var lines []string
+		ended := false
+		if err := e.await(ctx, func() bool {
+			c, ok := e.containers[id]
+			if ended = !ok || !c.Running; ok {
+				lines = slices.Clone(c.lines[min(next, len(c.lines)):])
+			}
+			return !e.away && (ended || len(lines) > 0)
+		}); err != nil {
+			return err
+		}
+		for _, line := range lines {
+			next++
+			mark := docker.LogMark{Time: time.Unix(int64(next), 0).UTC(), Count: 1}
+			if err := stdout(mark, bytes.NewBufferString(line+"\n").Bytes()); err != nil {
+				return err
+			}
+		}
+		if ended && len(lines) == 0 {
+			return nil
+		}
+	}
+}
+
+func (e *fakeEngine) Exec(_ context.Context, id string, cmd []string, _ int) (docker.ExecResult, error) {
+	return docker.ExecResult{Stdout: []byte(cmd[0]), Code: 3}, e.withContainer("Exec", id, func(*fakeContainer) error { return nil })
+}
+
+func (e *fakeEngine) ExecStream(_ context.Context, id string, req docker.ExecStreamRequest) (int, error) {
+	if err := e.withContainer("ExecStream", id, func(*fakeContainer) error { return nil }); err != nil {
+		return 0, err
+	}
+	_, err := fmt.Fprintln(req.Stdout, req.Cmd[0])
+	return 7, err
+}
+
+func (e *fakeEngine) CreateSandbox(_ context.Context, spec docker.SandboxSpec) (s docker.Sandbox, created bool, err error) {
+	err = e.ask("CreateSandbox", func() error {
+		_, there := e.sandboxes[spec.Name]
+		e.sandboxes[spec.Name] = spec
+		s, created = docker.Sandbox{ID: spec.Name, Key: "/run/netns/" + spec.Name}, !there
+		return nil
+	})
+	return s, created, err
+}
+
+func (e *fakeEngine) FindSandbox(_ context.Context, labels map[string]string) (s docker.Sandbox, err error) {
+	err = e.ask("FindSandbox", func() error {
+		for name, spec := range e.sandboxes {
+			if carries(spec.Labels, labels) {
+				s = docker.Sandbox{ID: name}
+				return nil
+			}
+		}
+		return docker.ErrNotFound
+	})
+	return s, err
+}
+
+func (e *fakeEngine) RemoveSandbox(_ context.Context, id string) error {
+	return e.ask("RemoveSandbox", func() error {
+		delete(e.sandboxes, id)
+		return nil
+	})
+}
+
+// running returns the containers that run.
+func (e *fakeEngine) running() (all []*fakeContainer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.containers {
+		if c.Running {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (e *fakeEngine) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.containers)
+}
+
+var _ Engine = (*fakeEngine)(nil)

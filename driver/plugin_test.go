@@ -1,0 +1,188 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+)
+
+func TestPluginInfo(t *testing.T) {
+	t.Parallel()
+	info, err := newWorld(t).boot().PluginInfo()
+	must.NoError(t, err)
+	must.Eq(t, "gpu-docker", info.Name)
+	must.Eq(t, base.PluginTypeDriver, info.Type)
+}
+
+// Nomad would retry for minutes if a stop of an unknown task were an error.
+func TestUnknownTask(t *testing.T) {
+	t.Parallel()
+	d := newWorld(t).boot()
+	must.NoError(t, d.StopTask("x", time.Second, ""))
+	must.Error(t, d.DestroyTask("x", true))
+	must.Error(t, d.SignalTask("x", "SIGHUP"))
+	_, err := d.InspectTask("x")
+	must.Error(t, err)
+	_, err = d.ExecTask("x", []string{"true"}, time.Second)
+	must.Error(t, err)
+	results, err := d.WaitTask(t.Context(), "x")
+	must.NoError(t, err)
+	must.Error(t, (<-results).Err)
+}
+
+// Each waiter gets one result, also one that gives up.
+func TestWaitAlwaysDelivers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(`command = "exit"`)
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	for range 3 {
+		results, err := d.plugin.WaitTask(t.Context(), task.ID)
+		must.NoError(t, err)
+		must.True(t, (<-results).Successful())
+		_, open := <-results
+		must.False(t, open)
+	}
+
+	endless := w.task(``)
+	_, _, err = d.StartTask(endless)
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	results, err := d.plugin.WaitTask(ctx, endless.ID)
+	must.NoError(t, err)
+	cancel()
+	must.ErrorIs(t, (<-results).Err, context.Canceled)
+}
+
+func TestContainerRemovedByOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 1))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.NoError(t, w.engine.Remove(t.Context(), "c1"))
+	must.ErrorContains(t, (<-results).Err, "removed from Docker by someone else")
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	stats, err := d.TaskStats(ctx, task.ID, 10*time.Millisecond)
+	must.NoError(t, err)
+	for range 2 {
+		sample := <-stats
+		must.Eq(t, 50, sample.ResourceUsage.CpuStats.Percent)
+		must.Eq(t, 1<<20, sample.ResourceUsage.MemoryStats.Usage)
+	}
+	cancel()
+	for range stats { //nolint:revive // until it is closed
+	}
+}
+
+func TestSignalAndExec(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	must.NoError(t, d.SignalTask(task.ID, "SIGHUP"))
+	must.Eq(t, []string{"got SIGHUP"}, w.engine.running()[0].lines)
+
+	result, err := d.ExecTask(task.ID, []string{"date"}, time.Second)
+	must.NoError(t, err)
+	must.Eq(t, 3, result.ExitResult.ExitCode)
+	must.Eq(t, "date", string(result.Stdout))
+
+	var out bytes.Buffer
+	exit, err := d.plugin.ExecTaskStreaming(t.Context(), task.ID, &drivers.ExecOptions{
+		Command: []string{"date"}, Stdin: io.NopCloser(&bytes.Buffer{}), Stdout: nopCloser{&out}, Stderr: nopCloser{&out},
+	})
+	must.NoError(t, err)
+	must.Eq(t, 7, exit.ExitCode)
+	must.Eq(t, "date\n", out.String())
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = "allow_privileged = true\nvolumes { enabled = true }\npids_limit = 100"
+	w.engine.setAway(true)
+	d := w.boot()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	prints, err := d.Fingerprint(ctx)
+	must.NoError(t, err)
+
+	first := <-prints
+	must.Eq(t, drivers.HealthStateUndetected, first.Health)
+
+	w.engine.setAway(false)
+	second := <-prints
+	must.Eq(t, drivers.HealthStateHealthy, second.Health)
+	must.Eq(t, drivers.DriverHealthy, second.HealthDescription)
+	for name, want := range map[string]string{
+		"": "true", ".version": "28.0.0", ".runtimes": "nvidia,runc", ".nvidia_runtime": "true", ".os_type": "linux",
+		".privileged.enabled": "true", ".volumes.enabled": "true", ".pids.limit": "100", ".bridge_ip": "172.17.0.1",
+	} {
+		got, ok := second.Attributes["driver.gpu-docker"+name]
+		must.True(t, ok, must.Sprint(name))
+		must.Eq(t, want, got.GoString(), must.Sprint(name))
+	}
+
+	w.engine.change(func() { w.engine.runtimes = []string{"runc"} })
+	third := <-prints
+	must.Eq(t, drivers.HealthStateHealthy, third.Health)
+	must.StrContains(t, third.HealthDescription, `docker has no runtime "nvidia"`)
+
+	w.engine.setAway(true)
+	fourth := <-prints
+	must.Eq(t, drivers.HealthStateUnhealthy, fourth.Health)
+	must.StrContains(t, fourth.HealthDescription, "docker does not answer")
+}
+
+func TestGroupNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	spec, created, err := d.plugin.CreateNetwork(allocID, &drivers.NetworkCreateRequest{Hostname: "h"})
+	must.NoError(t, err)
+	must.True(t, created)
+	must.Eq(t, "h", spec.Labels["docker_sandbox_hostname"])
+	must.NotEq(t, "", spec.Path)
+	_, created, err = d.plugin.CreateNetwork(allocID, nil)
+	must.NoError(t, err)
+	must.False(t, created)
+
+	task := w.task(``)
+	task.NetworkIsolation = spec
+	_, _, err = d.StartTask(task)
+	must.NoError(t, err)
+	must.Eq(t, "container:"+spec.Labels[sandboxContainer], string(w.engine.running()[0].spec.Host.NetworkMode))
+
+	must.NoError(t, d.plugin.DestroyNetwork(allocID, nil), must.Sprint("found by its label"))
+	must.MapEmpty(t, w.engine.sandboxes)
+	must.NoError(t, d.plugin.DestroyNetwork(allocID, nil))
+}

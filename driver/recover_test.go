@@ -1,0 +1,267 @@
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+// Another process of the plugin takes up the same container with the same claim.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3, 4))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	before := w.claims()
+	d.kill()
+
+	d = w.boot()
+	must.NoError(t, d.RecoverTask(handle))
+	must.NoError(t, d.RecoverTask(handle), must.Sprint("once more is fine"))
+	must.Eq(t, before, w.claims())
+	status, err := d.InspectTask(task.ID)
+	must.NoError(t, err)
+	must.Eq(t, drivers.TaskStateRunning, status.State)
+	must.Eq(t, "172.17.0.9", status.NetworkOverride.IP)
+
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.NoError(t, d.StopTask(task.ID, time.Second, "SIGINT"))
+	must.Eq(t, 143, (<-results).ExitCode)
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+}
+
+func TestRecoverOfATaskThatEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	must.NoError(t, w.engine.Stop(t.Context(), "c1", "", 0))
+
+	d = w.boot()
+	must.NoError(t, d.RecoverTask(handle))
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.Eq(t, 143, (<-results).ExitCode)
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+}
+
+func TestRecoverErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	handle, _, err := d.StartTask(w.task(``))
+	must.NoError(t, err)
+	d.kill()
+	d = w.boot()
+
+	newer := handle.Copy()
+	newer.Version = 2
+	must.ErrorContains(t, d.RecoverTask(newer), "its handle has version 2")
+	garbage := handle.Copy()
+	garbage.DriverState = []byte("no msgpack")
+	must.ErrorContains(t, d.RecoverTask(garbage), "its handle cannot be read")
+	must.NoError(t, w.engine.Remove(t.Context(), "c1"))
+	must.ErrorContains(t, d.RecoverTask(handle), "no such container")
+}
+
+// The daemon's absence is not the task's end.
+func TestDaemonAwayIsNoExit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+
+	w.engine.setAway(true)
+	must.ErrorContains(t, d.StopTask(task.ID, time.Second, ""), "its GPU memory stays claimed")
+	w.engine.setAway(false)
+	select {
+	case result := <-results:
+		t.Fatalf("the task ended with %+v", result)
+	default:
+	}
+	must.SliceLen(t, 1, w.claims())
+	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
+	must.Eq(t, 143, (<-results).ExitCode)
+}
+
+// What cannot be released now is released later, by this process or the next.
+func TestReleaseIsRetried(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		t.Run(map[bool]string{false: "same process", true: "next process"}[restart], func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d := w.boot()
+			task := w.task(``, slice(gpuA, 3))
+			_, _, err := d.StartTask(task)
+			must.NoError(t, err)
+			w.store.Fail(allocator.ErrUnavailable)
+			must.NoError(t, d.StopTask(task.ID, time.Second, ""), must.Sprint("a stop needs no table"))
+			must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not given back yet")
+			must.Zero(t, w.engine.count())
+			eventually(t, func() bool { return d.told("The task's end is not complete, which will be tried again") })
+			if restart {
+				d.kill()
+				w.boot()
+			}
+			w.store.Fail(nil)
+			w.nothingLeft()
+		})
+	}
+}
+
+// A container that cannot be removed keeps its claim; other GPUs are not affected.
+func TestStuckContainerKeepsItsClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	w.engine.fail("Stop", docker.ErrStuck)
+	w.engine.fail("Remove", docker.ErrStuck)
+	must.ErrorContains(t, d.StopTask(task.ID, time.Second, ""), "did not stop")
+	must.ErrorContains(t, d.DestroyTask(task.ID, true), "the container is not gone, so its claim stays")
+	must.SliceLen(t, 1, w.claims())
+
+	other := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuB, 3))
+	_, _, err = d.StartTask(other)
+	must.NoError(t, err)
+	w.engine.fail("Stop", nil)
+	w.engine.fail("Remove", nil)
+	eventually(t, func() bool { return len(w.claims()) == 1 })
+	must.NoError(t, d.DestroyTask(other.ID, true))
+	w.nothingLeft()
+}
+
+// A table that was wiped learns of the running tasks again.
+func TestClaimsAreAsserted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	before := w.claims()
+	must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+	eventually(t, func() bool { return len(w.claims()) == 1 })
+	eventually(t, func() bool { return w.claims()[0] == before[0] })
+	must.NoError(t, d.DestroyTask(task.ID, true))
+	w.nothingLeft()
+}
+
+func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
+	must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+	must.NoError(t, w.table.Claim(t.Context(), other, "1", []allocator.Booking{slice(gpuA, 3)}))
+
+	d = w.boot()
+	must.NoError(t, d.RecoverTask(handle))
+	eventually(t, func() bool { return d.told("gives this running task's GPU memory to another task") })
+	must.SliceLen(t, 1, w.engine.running())
+}
+
+// Claims of tasks that went down with the machine are freed; those of tasks that
+// still run, or may yet be asked for, are not.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		name      string
+		age, up   time.Duration
+		over      bool
+		container string // "", "running" or "exited"
+		settled   bool
+	}{
+		{"over", 0, 0, true, "running", true},
+		{"container gone", time.Hour, 0, false, "", true},
+		{"start under way elsewhere", time.Minute, time.Hour, false, "", false},
+		{"running", time.Hour, time.Hour, false, "running", false},
+		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false},
+		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			a := attempt{
+				ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, GPUs: []allocator.GPUID{gpuA},
+				Begun: now.Add(-c.age), Over: c.over,
+			}
+			must.NoError(t, w.table.Claim(t.Context(), a.Owner, a.ID, []allocator.Booking{slice(gpuA, 1)}))
+			if c.container != "" {
+				w.engine.containers["c1"] = &fakeContainer{Container: docker.Container{
+					ID: "c1", Running: c.container == "running", Labels: map[string]string{labelAttempt: "x"},
+				}}
+			}
+			k := &keeper{
+				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(),
+				engine: w.engine, table: w.table, since: now.Add(-c.up),
+			}
+			must.NoError(t, k.journal.write(a))
+			must.True(t, k.custody.try("x"))
+			k.sweep(t.Context(), now)
+			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
+			k.custody.giveUp("x")
+			k.sweep(t.Context(), now)
+			must.Eq(t, c.settled, len(w.claims()) == 0)
+		})
+	}
+}
+
+func TestUnreadableRecordDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	j := openJournal(t.TempDir())
+	must.NoError(t, j.write(attempt{ID: "good", Owner: allocator.Owner{Alloc: "a"}}))
+	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "bad.json"), []byte("{"), 0o600))
+	ids, err := j.list()
+	must.Eq(t, []string{"good"}, ids)
+	must.ErrorContains(t, err, "bad.json")
+}
+
+func TestDanglingContainersAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	for _, c := range []struct{ id, attempt string }{{"stray", "nobody"}, {"c1", task.ID}} {
+		found, err := w.engine.Inspect(t.Context(), c.id)
+		if err != nil {
+			w.engine.containers[c.id] = &fakeContainer{Container: docker.Container{ID: c.id, Running: true}}
+			found.ID = c.id
+		}
+		found.Labels = map[string]string{labelAttempt: c.attempt}
+		d.plugin.removeDangling(t.Context(), s, found)
+	}
+	must.Eq(t, 1, w.engine.count())
+	must.NoError(t, d.DestroyTask(task.ID, true))
+}

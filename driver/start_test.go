@@ -1,0 +1,271 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+func TestLifeOfATask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 0, 1, 2), slice(gpuB, 7))
+
+	handle, network, err := d.StartTask(task)
+	must.NoError(t, err)
+	must.Eq(t, drivers.TaskStateRunning, handle.State)
+	must.Eq(t, "172.17.0.9", network.IP)
+	must.False(t, network.AutoAdvertise)
+	must.Eq(t, []string{"GPU-aaaa: " + allocID + " 0-2 running", "GPU-bbbb: " + allocID + " 7 running"}, w.claims())
+
+	containers := w.engine.running()
+	must.SliceLen(t, 1, containers)
+	must.Eq(t, "app_"+allocID, containers[0].Name)
+	must.Eq(t, "nvidia", containers[0].spec.Host.Runtime)
+	must.SliceContains(t, containers[0].spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=GPU-aaaa,GPU-bbbb")
+	must.SliceContains(t, containers[0].spec.Config.Env, "GPU_MEM_LIMIT_MIB=3072,1024")
+
+	status, err := d.InspectTask(task.ID)
+	must.NoError(t, err)
+	must.Eq(t, drivers.TaskStateRunning, status.State)
+	must.Eq(t, "GPU-aaaa,GPU-bbbb", status.DriverAttributes["gpus"])
+
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.ErrorContains(t, d.DestroyTask(task.ID, false), "still running")
+	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
+	result := <-results
+	must.Eq(t, 143, result.ExitCode)
+	must.ErrorContains(t, result.Err, "non-zero exit code: 143")
+	must.SliceLen(t, 2, w.claims(), must.Sprint("a stop gives nothing back"))
+
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+	must.Error(t, d.DestroyTask(task.ID, false))
+}
+
+func TestTaskWithoutBookingSeesNoGPU(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.engine.images["local/app:1"] = docker.Image{ID: "sha256:app", Env: []string{"NVIDIA_VISIBLE_DEVICES=all"}}
+	w.engine.runtimes = []string{"runc"} // and needs none
+	d := w.boot()
+	task := w.task(``)
+	task.Env[visibleDevices] = "all"
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	spec := w.engine.running()[0].spec
+	must.Eq(t, "", spec.Host.Runtime)
+	must.SliceContains(t, spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=void")
+	must.SliceEmpty(t, w.claims())
+	eventually(t, func() bool {
+		return d.told(`NVIDIA_VISIBLE_DEVICES="all" in the task's environment was replaced by "void"`)
+	})
+	must.NoError(t, d.DestroyTask(task.ID, true))
+	w.nothingLeft()
+}
+
+// A step that fails leaves no container, no claim and no record behind, and says
+// why: to Nomad, and in an event.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name        string
+		break_      func(w *world)
+		hcl         string
+		want        string
+		recoverable bool
+	}{
+		{"config", func(*world) {}, `privileged = true`, "config.privileged", false},
+		{"runtime missing", func(w *world) { w.engine.runtimes = []string{"runc"} }, ``, `requested docker runtime "nvidia" was not found`, false},
+		{"daemon away", func(w *world) { w.engine.setAway(true) }, ``, "docker daemon is not reachable", true},
+		{"image missing", func(w *world) { w.engine.images = nil }, ``, "image cannot be had", true},
+		{"create", func(w *world) { w.engine.fail("Create", errors.New("no space")) }, ``, "cannot create container app_" + allocID + ": no space", false},
+		{"start", func(w *world) { w.engine.fail("Start", errors.New("no such command")) }, ``, "no such command", false},
+		{"device missing", func(w *world) { w.engine.fail("Start", docker.ErrDeviceMissing) }, ``, docker.ErrDeviceMissing.Error(), false},
+		{"table denied", func(w *world) { w.store.FailApply(allocator.ErrDenied, false) }, ``, "permission denied", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d := w.boot()
+			c.break_(w)
+			_, _, err := d.StartTask(w.task(c.hcl, slice(gpuA, 1)))
+			must.ErrorContains(t, err, c.want)
+			must.Eq(t, c.recoverable, structs.IsRecoverable(err))
+			eventually(t, func() bool { return d.told(c.want) })
+			w.nothingLeft()
+		})
+	}
+}
+
+// A failed start whose container cannot be removed keeps its claim until it can.
+func TestFailedStartKeepsItsClaimWhileTheContainerIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	w.engine.fail("Start", errors.New("no such command"))
+	w.engine.fail("Remove", docker.ErrStuck)
+	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
+	must.ErrorContains(t, err, "no such command")
+	eventually(t, func() bool { return d.told("will be tried again") })
+	must.SliceLen(t, 1, w.claims())
+
+	w.engine.fail("Remove", nil)
+	w.nothingLeft()
+}
+
+// Nomad sells a stopping task's units again at once: the next start waits for them.
+func TestStartWaitsForHeldUnits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	first := w.task(``, slice(gpuA, 0, 1))
+	_, _, err := d.StartTask(first)
+	must.NoError(t, err)
+
+	second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuA, 1, 2))
+	started := make(chan error, 1)
+	go func() {
+		_, _, err := d.StartTask(second)
+		started <- err
+	}()
+	eventually(t, func() bool { return d.told("Waiting for GPU memory that another task has not given back yet") })
+	must.SliceLen(t, 1, w.engine.running(), must.Sprint("no container without a claim"))
+	must.NoError(t, d.DestroyTask(first.ID, true))
+	must.NoError(t, <-started)
+	must.Eq(t, []string{"GPU-aaaa: " + second.AllocID + " 1-2 running"}, w.claims())
+	must.NoError(t, d.DestroyTask(second.ID, true))
+	w.nothingLeft()
+}
+
+func TestStartGivesUpWaiting(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		break_ func(w *world)
+		want   string
+	}{
+		{"units held", func(w *world) {
+			other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
+			must.NoError(w.t, w.table.Claim(w.t.Context(), other, "1", []allocator.Booking{slice(gpuA, 1)}))
+		}, "units 1 of GPU GPU-aaaa are held by other/t"},
+		{"table away", func(w *world) { w.store.Fail(allocator.ErrUnavailable) }, "allocation table is not reachable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.config = `claim_timeout = "50ms"`
+			d := w.boot()
+			c.break_(w)
+			_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
+			must.ErrorContains(t, err, c.want)
+			must.ErrorContains(t, err, "claim_timeout")
+			must.True(t, structs.IsRecoverable(err))
+			eventually(t, func() bool { return d.told("Waiting for ") })
+			must.Zero(t, w.engine.count())
+		})
+	}
+}
+
+// A claim whose answer got lost is given back with the failed start.
+func TestLostAnswerOfAClaimIsNoLostUnit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = `claim_timeout = "0s"`
+	d := w.boot()
+	w.store.FailApply(allocator.ErrUnavailable, true)
+	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
+	must.ErrorContains(t, err, allocator.ErrUnavailable.Error())
+	w.nothingLeft()
+}
+
+func TestStartingTwiceIsOneStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 1))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	_, _, err = d.StartTask(task)
+	must.NoError(t, err)
+	must.Eq(t, 1, w.engine.created)
+
+	// The plugin dies before Nomad learns of the start: Nomad repeats it.
+	d.kill()
+	d = w.boot()
+	_, _, err = d.StartTask(task)
+	must.NoError(t, err)
+	must.Eq(t, 1, w.engine.created)
+	must.SliceLen(t, 1, w.claims())
+	must.NoError(t, d.DestroyTask(task.ID, true))
+	w.nothingLeft()
+}
+
+// A container that an earlier start of the task left is pinned to what was booked
+// then: it is replaced, never taken over.
+func TestEarlierContainerIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
+	must.NoError(t, err)
+	d.kill() // and Nomad loses its state
+
+	d = w.boot()
+	again := w.task(``, slice(gpuB, 2))
+	_, _, err = d.StartTask(again)
+	must.NoError(t, err)
+	running := w.engine.running()
+	must.SliceLen(t, 1, running)
+	must.SliceContains(t, running[0].spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=GPU-bbbb")
+}
+
+func TestGPUOfAnotherPluginIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	task.DeviceEnv[visibleDevices] = "GPU-cccc"
+	_, _, err := d.StartTask(task)
+	must.ErrorContains(t, err, `given GPU "GPU-cccc" by another device plugin`)
+	w.nothingLeft()
+}
+
+// Bookings count only where device plugins alone can write.
+func TestForgedBookingIsNoBooking(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	key, value, err := slice(gpuB, 0, 1, 2).Env()
+	must.NoError(t, err)
+	task.Env[key] = value
+	_, _, err = d.StartTask(task)
+	must.NoError(t, err)
+	env := parseEnv(w.engine.running()[0].spec.Config.Env)
+	must.Eq(t, "void", env[visibleDevices])
+	must.MapNotContainsKey(t, env, key)
+	must.SliceEmpty(t, w.claims())
+}
+
+func TestManyFailedStartsLeaveNoClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	w.engine.fail("Start", errors.New("broken"))
+	for i := range 10 {
+		_, _, err := d.StartTask(w.taskOf(fmt.Sprintf("0e4b2d41-0000-4000-8000-%012d", i), ``, slice(gpuA, i)))
+		must.Error(t, err)
+	}
+	w.nothingLeft()
+}
