@@ -10,7 +10,7 @@
 //	about.go        what the plugin is: its name, schema and configuration
 //	plugin.go       the plugin and what it is given
 //	poll.go         the only loop that reads GPUs
-//	inventory.go    pure: what is offered after a reading, and in what health
+//	inventory.go    pure: what is offered after a reading; health.go judges
 //	board.go        where the newest inventory hangs for all to see
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics

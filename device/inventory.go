@@ -19,7 +19,7 @@ type inventory struct {
 	fault  error // why NVML as a whole cannot be read now
 
 	offered []gpu // by PCI bus and UUID: indexes shift when a GPU is lost
-	refused []gpu // GPUs that are here and cannot be offered; units is 0
+	refused []gpu // GPUs that are or were here and cannot be offered; units is 0
 }
 
 // gpu is one GPU or MIG instance.
@@ -61,7 +61,7 @@ func (i inventory) after(s *nvml.Snapshot, err error, set settings, now time.Tim
 	if err != nil {
 		next.refused = i.refused
 		for _, known := range i.offered {
-			next.offered = append(next.offered, known.unreadable(err.Error()))
+			next.offered = append(next.offered, known.unusable(err.Error()))
 		}
 		return next
 	}
@@ -69,11 +69,7 @@ func (i inventory) after(s *nvml.Snapshot, err error, set settings, now time.Tim
 	for _, reading := range s.GPUs {
 		next.add(reading, i, set)
 	}
-	for _, known := range i.offered {
-		if !next.has(known.UUID) && !takenAway(known, s) {
-			next.offered = append(next.offered, known.unreadable("NVML no longer reports this GPU"))
-		}
-	}
+	next.keepMissing(i, s)
 	slices.SortFunc(next.offered, func(a, b gpu) int {
 		return cmp.Or(cmp.Compare(a.PCIBusID, b.PCIBusID), cmp.Compare(a.UUID, b.UUID))
 	})
@@ -87,17 +83,36 @@ func (i *inventory) add(reading nvml.GPU, before inventory, set settings) {
 	case reading.UUID == "" || i.has(reading.UUID):
 		// Nothing can be said of a GPU that never told who it is.
 	case reading.Err != nil && isKnown:
-		i.offered = append(i.offered, known.unreadable(reading.Err.Error()))
+		i.offered = append(i.offered, known.unusable(reading.Err.Error()))
 	case reading.Err != nil:
 		i.refuse(reading, "GPU cannot be read: "+reading.Err.Error(), set)
 	case reading.MIGEnabled:
 		i.refuse(reading, "MIG is enabled: only instances can be used", set)
 	case reading.Memory == nil && isKnown:
-		i.offered = append(i.offered, known.unreadable("NVML no longer tells the memory size"))
+		i.offered = append(i.offered, known.unusable("NVML no longer tells the memory size"))
 	case reading.Memory == nil:
 		i.refuse(reading, "NVML tells no memory size; the GPU may share the host's memory", set)
 	default:
 		i.offer(reading, known, isKnown, set)
+	}
+}
+
+// keepMissing files the GPUs of which a snapshot says nothing.
+func (i *inventory) keepMissing(before inventory, s *nvml.Snapshot) {
+	for _, known := range before.offered {
+		switch {
+		case i.has(known.UUID):
+		case takenAway(known, s):
+			known.units = 0
+			i.refused = append(i.refused, known.unusable("MIG instance no longer exists"))
+		default:
+			i.offered = append(i.offered, known.unusable("NVML no longer reports this GPU"))
+		}
+	}
+	for _, known := range before.refused {
+		if !i.has(known.UUID) {
+			i.refused = append(i.refused, known)
+		}
 	}
 }
 
@@ -109,7 +124,7 @@ const maxUnits = 4096
 // stands as long as its memory does: the driver's own share may vary a little,
 // and a unit must not vanish under its task.
 func (i *inventory) offer(reading nvml.GPU, known gpu, isKnown bool, set settings) {
-	g := gpu{GPU: reading, readAt: i.readAt, unitMiB: set.unitMiB, reservedMiB: reservedMiB(reading.Memory, set)}
+	g := gpu{GPU: reading, readAt: i.readAt, unitMiB: set.unitMiB, reservedMiB: reservedMiB(reading.Memory, set), health: defect(reading)}
 	if isKnown && known.Memory.TotalMiB == reading.Memory.TotalMiB {
 		g.reservedMiB = known.reservedMiB
 	}
@@ -136,8 +151,8 @@ func (i inventory) has(uuid string) bool {
 	return slices.ContainsFunc(i.offered, same) || slices.ContainsFunc(i.refused, same)
 }
 
-// unreadable keeps what is known of a GPU and says why it cannot be used.
-func (g gpu) unreadable(reason string) gpu {
+// unusable keeps what is known of a GPU and says why it cannot be used.
+func (g gpu) unusable(reason string) gpu {
 	g.health = reason
 	return g
 }

@@ -130,3 +130,34 @@ func TestFaultOfTheNode(t *testing.T) {
 	must.Eq(t, 0, i.offered[0].healthyUnits())
 	must.Eq(t, time.Unix(1, 0), i.offered[0].readAt, must.Sprint("the last good reading"))
 }
+
+func TestDestroyedInstanceIsToldToTheTable(t *testing.T) {
+	t.Parallel()
+	parent, instance := reading("GPU-P", 24576, 0), reading("MIG-1", 6144, 0)
+	parent.MIGEnabled, instance.Parent = true, parent.UUID
+	with, without := []nvml.GPU{parent, instance}, []nvml.GPU{parent}
+	state := gpuStates(history(t, Config{}, with, without, without), "node")["MIG-1"]
+	must.Eq(t, 0, state.Units)
+	must.Eq(t, "MIG instance no longer exists", state.Health)
+	must.Len(t, 1, history(t, Config{}, with, without, with).offered)
+}
+
+func TestDefectsMakeAGPUUnhealthy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		errors  *uint64
+		pending *bool
+		health  string
+	}{
+		"cannot tell":    {},
+		"well":           {ptr[uint64](0), ptr(false), ""},
+		"memory errors":  {ptr[uint64](1), nil, "uncorrected memory errors since the driver was loaded; reset the GPU"},
+		"page to retire": {nil, ptr(true), "a defective memory page waits to be retired; reset the GPU"},
+	} {
+		g := reading("GPU-1", 8192, 0)
+		g.UncorrectedECC, g.RetiredPagesPending = tc.errors, tc.pending
+		i := history(t, Config{}, []nvml.GPU{g})
+		must.Eq(t, tc.health, i.offered[0].health, must.Sprint(name))
+		must.Eq(t, "", history(t, Config{}, []nvml.GPU{g}, []nvml.GPU{reading("GPU-1", 8192, 0)}).offered[0].health)
+	}
+}

@@ -48,7 +48,10 @@ func logChanges(logger hclog.Logger, before, now inventory, set settings) {
 		switch {
 		case !isKnown:
 			gpuLog.Info("GPU is offered", "memory_mib", g.Memory.TotalMiB, "reserved_mib", g.reservedMiB,
-				"memory_unit", set.unitText, "units", g.units)
+				"memory_unit", set.unitText, "units", g.units, "health", g.health)
+			if g.PersistenceMode != nil && !*g.PersistenceMode {
+				gpuLog.Warn("persistence mode is off: the driver starts the GPU anew when nothing uses it, which takes seconds")
+			}
 		case known.health == g.health || now.fault != nil:
 		case g.health == "":
 			gpuLog.Info("GPU can be used again", "units", g.units)

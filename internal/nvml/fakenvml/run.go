@@ -66,7 +66,8 @@ func Run(t *testing.T, test func(*testing.T, *Machine), without ...string) {
 	}
 	t.Parallel()
 	dir := t.TempDir()
-	env := append(os.Environ(), childEnv+"="+t.Name(), StateEnv+"="+filepath.Join(dir, "state"))
+	env := append(os.Environ(), childEnv+"="+t.Name(), StateEnv+"="+filepath.Join(dir, "state"),
+		"GORACE=atexit_sleep_ms=0") // a process that ends under the race detector sleeps for a second
 	if len(without) > 0 {
 		library, err := Build(dir, without...)
 		must.NoError(t, err)

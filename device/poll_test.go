@@ -1,0 +1,77 @@
+package device
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// log is what the operator is told about the readings one after the other; a
+// nil one is a fault of the whole node.
+func log(t *testing.T, c Config, readings ...[]nvml.GPU) []string {
+	t.Helper()
+	set, err := c.settings()
+	must.NoError(t, err)
+	var out strings.Builder
+	logger := hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true})
+	var i inventory
+	for n, gpus := range readings {
+		var fault error
+		if gpus == nil {
+			fault = errors.New("no such file")
+		}
+		next := i.after(&nvml.Snapshot{GPUs: gpus}, fault, set, time.Unix(int64(n+1), 0))
+		logChanges(logger, i, next, set)
+		i = next
+	}
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// says checks that each line has all words of one expectation, in order.
+func says(t *testing.T, lines []string, want ...[]string) {
+	t.Helper()
+	must.Len(t, len(want), lines, must.Sprint(strings.Join(lines, "\n")))
+	for n, words := range want {
+		for _, word := range words {
+			must.StrContains(t, lines[n], word)
+		}
+	}
+}
+
+func TestOperatorIsToldOnceOfAMissingLibrary(t *testing.T) {
+	t.Parallel()
+	lines := log(t, Config{NVMLLibrary: "/opt/lib.so"}, nil, nil, nil, []nvml.GPU{}, []nvml.GPU{})
+	says(t, lines,
+		[]string{"[WARN]", "GPUs cannot be read", "nvml_library=/opt/lib.so", "no such file"},
+		[]string{"[INFO]", "GPUs can be read again"})
+}
+
+func TestOperatorIsToldOnceOfAUnitThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	small := []nvml.GPU{reading("GPU-1", 2002, 0)}
+	says(t, log(t, Config{MemoryUnit: "4GiB"}, small, small, small),
+		[]string{"[WARN]", "GPU is not offered", "gpu=GPU-1", `memory_unit = \"4GiB\" is larger than the 2002 MiB`})
+}
+
+func TestOperatorIsToldOfHealth(t *testing.T) {
+	t.Parallel()
+	well, lost := []nvml.GPU{reading("GPU-1", 8192, 0)}, []nvml.GPU{failing("GPU-1")}
+	says(t, log(t, Config{}, well, well, lost, lost, well),
+		[]string{"[INFO]", "GPU is offered", "units=8"},
+		[]string{"[WARN]", "GPU cannot be used", "gpu=GPU-1", "GPU is lost"},
+		[]string{"[INFO]", "GPU can be used again"})
+}
+
+func TestOperatorIsWarnedThatPersistenceIsOff(t *testing.T) {
+	t.Parallel()
+	g := reading("GPU-1", 8192, 0)
+	g.PersistenceMode = ptr(false)
+	says(t, log(t, Config{}, []nvml.GPU{g}, []nvml.GPU{g}),
+		[]string{"GPU is offered"}, []string{"[WARN]", "persistence mode is off"})
+}
