@@ -29,18 +29,13 @@ const (
 	watchTime = time.Minute
 )
 
-// Config says where the table is. Everything is optional: what is empty is
-// taken from Consul's usual environment variables, such as CONSUL_HTTP_ADDR
-// and CONSUL_HTTP_TOKEN, and else is Consul's default.
+// Config says where the table is. What is empty is taken from the environment
+// variables that all clients of Consul read, as is everything about TLS:
+// CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, CONSUL_CACERT and so on.
 type Config struct {
-	Address    string // "127.0.0.1:8500", "https://host:8501" or "unix:///path"
-	Token      string // ACL token
-	Datacenter string
-	Prefix     string // of all keys; DefaultPrefix if empty
-
-	CAFile   string // certificate authority that signed Consul's certificate
-	CertFile string // client certificate
-	KeyFile  string // its key
+	Address string // "127.0.0.1:8500", "https://host:8501" or "unix:///path"
+	Token   string // ACL token
+	Prefix  string // of all keys; DefaultPrefix if empty
 }
 
 // Store is the table in Consul.
@@ -62,10 +57,6 @@ func New(config Config) (*Store, error) {
 	conf := api.DefaultConfig()
 	conf.Address = cmp.Or(config.Address, conf.Address)
 	conf.Token = cmp.Or(config.Token, conf.Token)
-	conf.Datacenter = cmp.Or(config.Datacenter, conf.Datacenter)
-	conf.TLSConfig.CAFile = cmp.Or(config.CAFile, conf.TLSConfig.CAFile)
-	conf.TLSConfig.CertFile = cmp.Or(config.CertFile, conf.TLSConfig.CertFile)
-	conf.TLSConfig.KeyFile = cmp.Or(config.KeyFile, conf.TLSConfig.KeyFile)
 	client, err := api.NewClient(conf)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of Consul's client: %w", err)

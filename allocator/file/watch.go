@@ -50,7 +50,7 @@ func (s *Store) wait(ctx context.Context, watcher *fsnotify.Watcher, poll <-chan
 			if filepath.Base(event.Name) == filepath.Base(s.path) {
 				return
 			}
-		case <-watcher.Errors: // events were lost
+		case <-watcher.Errors: //nolint:errcheck // events were lost, so the file has to be looked at
 			return
 		case <-poll:
 			return

@@ -47,6 +47,24 @@ func TestMemory_fails_when_told(t *testing.T) {
 	must.ErrorIs(t, store.Apply(ctx, write), allocator.ErrConflict) // it was made
 }
 
+// Answers that are lost and conflicts that are none change nothing for tasks:
+// they repeat what they wanted.
+func TestManyTasks_on_a_store_that_fails(t *testing.T) {
+	t.Parallel()
+	store := storetest.NewMemory()
+	for n := range 200 {
+		switch n % 3 {
+		case 0:
+			store.FailApply(allocator.ErrUnavailable, true)
+		case 1:
+			store.FailApply(allocator.ErrUnavailable, false)
+		case 2:
+			store.FailApply(allocator.ErrConflict, false)
+		}
+	}
+	storetest.ManyTasks(t, store, 20)
+}
+
 // recorder keeps a test's complaints for another to look at.
 type recorder struct {
 	testing.TB

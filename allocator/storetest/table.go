@@ -46,19 +46,27 @@ func RunTable(t *testing.T, newStore func(t testing.TB) allocator.Store, operati
 	t.Run("many tasks at once", func(t *testing.T) {
 		store := newStore(t)
 		defer store.Close()
-		testManyTasks(t, allocator.NewTable(Verify(t, store)))
+		ManyTasks(t, store, 5)
 	})
 }
 
-// testManyTasks has all tasks claim, run and release at once, on one or two
-// GPUs each. The verifier finds a unit that two held; in the end all is free.
-func testManyTasks(t *testing.T, table *allocator.Table) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// ManyTasks has many tasks start and end at once, each so many times, on units
+// of one or two GPUs that others want too. The store may be unavailable for a
+// while: the tasks repeat what they wanted, as the task driver does. No unit
+// may change hands without a release, and in the end all must be free.
+func ManyTasks(t *testing.T, store allocator.Store, lives int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
+	table := allocator.NewTable(Verify(t, store))
 	failed := make([]error, taskCount)
 	var all sync.WaitGroup
 	for number := range taskCount {
-		all.Go(func() { failed[number] = liveManyTimes(ctx, table, number) })
+		all.Go(func() {
+			for life := range lives {
+				failed[number] = errors.Join(failed[number], live(ctx, table, number, life))
+			}
+		})
 	}
 	all.Wait()
 	must.NoError(t, errors.Join(failed...))
@@ -71,47 +79,50 @@ func testManyTasks(t *testing.T, table *allocator.Table) {
 	}
 }
 
-func liveManyTimes(ctx context.Context, table *allocator.Table, number int) error {
-	owner := owner(number)
-	for life := range 5 {
-		attempt := fmt.Sprintf("attempt-%d", life)
-		gpus := []allocator.GPUID{gpu(number % gpuCount), gpu((number + life) % gpuCount)}
-		slices.Sort(gpus)
-		gpus = slices.Compact(gpus)
-		var bookings []allocator.Booking
-		for _, gpu := range gpus {
-			first := (number + life) % (unitCount - 2)
-			bookings = append(bookings, booking(gpu, allocator.NewUnitSet(first, first+1, first+2)))
-		}
-		if err := claimPatiently(ctx, table, owner, attempt, bookings); err != nil {
-			return err
-		}
-		if err := table.Running(ctx, owner, attempt, "container", gpus); err != nil {
-			return err
-		}
-		if err := table.Release(ctx, owner, attempt, gpus); err != nil {
+// live is one start of a task, from the claim to the release.
+func live(ctx context.Context, table *allocator.Table, number, life int) error {
+	owner, attempt := owner(number), fmt.Sprintf("attempt-%d", life)
+	on := []allocator.GPUID{gpu(number % gpuCount), gpu((number + life) % gpuCount)}
+	slices.Sort(on)
+	on = slices.Compact(on)
+	first := (number + life) % (unitCount - 2)
+	var bookings []allocator.Booking
+	for _, gpu := range on {
+		bookings = append(bookings, booking(gpu, allocator.NewUnitSet(first, first+1, first+2)))
+	}
+	for _, step := range []func() error{
+		func() error { return table.Claim(ctx, owner, attempt, bookings) },
+		func() error { return table.Running(ctx, owner, attempt, "container", on) },
+		func() error { return table.Release(ctx, owner, attempt, on) },
+	} {
+		if err := patiently(ctx, table, step); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// claimPatiently claims as the task driver does: while another task holds the
-// units it waits for the table to change.
-func claimPatiently(ctx context.Context, table *allocator.Table, owner allocator.Owner, attempt string, bookings []allocator.Booking) error {
+// patiently repeats a step: while others hold the units, once the table
+// changed; while the store is unavailable, after a pause.
+func patiently(ctx context.Context, table *allocator.Table, step func() error) error {
 	var version uint64
 	for {
-		err := table.Claim(ctx, owner, attempt, bookings)
-		if !errors.Is(err, allocator.ErrHeld) {
+		err := step()
+		switch {
+		case errors.Is(err, allocator.ErrHeld):
+			if snapshot, err := table.Watch(ctx, version); err == nil {
+				version = snapshot.Version
+			}
+		case errors.Is(err, allocator.ErrUnavailable):
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		default:
 			return err
 		}
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		snapshot, err := table.Watch(short, version)
-		cancel()
-		if err == nil {
-			version = snapshot.Version
-		} else if !errors.Is(err, context.DeadlineExceeded) {
-			return err
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }

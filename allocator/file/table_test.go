@@ -1,0 +1,31 @@
+package file
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Whatever bytes a value has, the file gives them back.
+func FuzzTable(f *testing.F) {
+	for _, value := range []string{"", "null", "{}", ` {"a": 1}`, "\xff", `"<\u2028>"`, `{"a":1e999}`, "1\n", `"` + "\xff" + `"`} {
+		f.Add("key", []byte(value))
+	}
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		if value == nil {
+			value = []byte{}
+		}
+		before := newTable()
+		must.NoError(t, before.apply([]allocator.Write{{Key: key, Value: value}}))
+		text, err := before.encode()
+		must.NoError(t, err)
+		after, err := decode(text)
+		must.NoError(t, err)
+		entries := after.all()
+		must.Len(t, 1, entries)
+		must.Eq(t, value, entries[0].Value)
+		must.Eq(t, 2, entries[0].Version)
+	})
+}
