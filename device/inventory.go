@@ -158,11 +158,11 @@ func (g gpu) unusable(reason string) gpu {
 }
 
 // takenAway reports whether someone ended a MIG instance, as opposed to its
-// GPU being lost: the GPU is well and says nothing of the instance.
+// being unreadable: the GPU is well, lists its instances, and this is none.
 func takenAway(known gpu, s *nvml.Snapshot) bool {
-	return known.Parent != "" && slices.ContainsFunc(s.GPUs, func(g nvml.GPU) bool {
-		return g.UUID == known.Parent && g.Err == nil
-	})
+	well := func(g nvml.GPU) bool { return g.UUID == known.Parent && g.Err == nil }
+	anonymous := func(g nvml.GPU) bool { return g.Parent == known.Parent && g.UUID == "" }
+	return known.Parent != "" && slices.ContainsFunc(s.GPUs, well) && !slices.ContainsFunc(s.GPUs, anonymous)
 }
 
 // reservedMiB is what cannot be sold. Without the second version of NVML's

@@ -92,6 +92,7 @@ func TestWhatIsOfferedStaysOffered(t *testing.T) {
 		"instance is destroyed":        {[]nvml.GPU{parent, instance}, []nvml.GPU{parent}, nil},
 		"instance's GPU fails":         {[]nvml.GPU{parent, instance}, []nvml.GPU{failing("GPU-P")}, []string{"NVML no longer reports this GPU"}},
 		"instance fails with its GPU":  {[]nvml.GPU{parent, instance}, []nvml.GPU{failing("GPU-P"), failing("MIG-1")}, []string{"GPU is lost"}},
+		"instance cannot be told":      {[]nvml.GPU{parent, instance}, []nvml.GPU{parent, {Parent: "GPU-P", Err: errLost}}, []string{"NVML no longer reports this GPU"}},
 		"order is that of the machine": {[]nvml.GPU{reading("GPU-2", 8192, 0), reading("GPU-1", 8192, 0)}, []nvml.GPU{reading("GPU-2", 8192, 0)}, []string{"NVML no longer reports this GPU", ""}},
 	} {
 		i := history(t, Config{}, tc.first, tc.second)

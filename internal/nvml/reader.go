@@ -99,10 +99,10 @@ func (r *Reader) readNode(ctx context.Context) (nodeReading, error) {
 		return node
 	})
 	node, err := r.node.wait(ctx)
-	if err != nil {
-		return node, err
+	if err == nil {
+		err = node.err
 	}
-	return node, node.err
+	return node, err
 }
 
 func (r *Reader) gpusBusy() bool {
