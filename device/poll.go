@@ -45,13 +45,10 @@ func logChanges(logger hclog.Logger, before, now inventory, set settings) {
 	for _, g := range now.offered {
 		known, isKnown := before.find(g.id())
 		gpuLog := logger.With("gpu", g.UUID, "model", g.Name)
+		if !isKnown {
+			logOffer(gpuLog, g, set)
+		}
 		switch {
-		case !isKnown:
-			gpuLog.Info("GPU is offered", "memory_mib", g.Memory.TotalMiB, "reserved_mib", g.reservedMiB,
-				"memory_unit", set.unitText, "units", g.units, "health", g.health)
-			if g.PersistenceMode != nil && !*g.PersistenceMode {
-				gpuLog.Warn("persistence mode is off: the driver starts the GPU anew when nothing uses it, which takes seconds")
-			}
 		case known.health == g.health || now.fault != nil:
 		case g.health == "":
 			gpuLog.Info("GPU can be used again", "units", g.units)
@@ -67,6 +64,14 @@ func logChanges(logger hclog.Logger, before, now inventory, set settings) {
 		if reasons[g.UUID] != g.health {
 			logger.Warn("GPU is not offered", "gpu", g.UUID, "model", g.Name, "reason", g.health)
 		}
+	}
+}
+
+func logOffer(logger hclog.Logger, g gpu, set settings) {
+	logger.Info("GPU is offered", "memory_mib", g.Memory.TotalMiB, "reserved_mib", g.reservedMiB,
+		"memory_unit", set.unitText, "units", g.units)
+	if g.PersistenceMode != nil && !*g.PersistenceMode {
+		logger.Warn("persistence mode is off: the driver starts the GPU anew when nothing uses it, which takes seconds")
 	}
 }
 
