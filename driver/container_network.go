@@ -113,7 +113,7 @@ func (b *blueprint) groupPorts(published *publisher) error {
 	for _, label := range b.job.Ports {
 		port, ok := b.task.Resources.Ports.Get(label)
 		if !ok {
-			return fmt.Errorf("Port %q not found, check network block", label) //nolint:staticcheck // the words users know from Nomad
+			return fmt.Errorf("Port %q not found, check network block", label)
 		}
 		inside := port.To
 		if inside == 0 {

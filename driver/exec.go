@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -31,7 +32,11 @@ func (p *Plugin) ExecTask(id string, command []string, timeout time.Duration) (*
 }
 
 // ExecTaskStreaming runs a command with live input and output, for `nomad alloc exec`.
+// It closes the streams: those at their other ends wait for that.
 func (p *Plugin) ExecTaskStreaming(ctx context.Context, id string, options *drivers.ExecOptions) (*drivers.ExitResult, error) {
+	for _, stream := range []io.Closer{options.Stdin, options.Stdout, options.Stderr} {
+		defer stream.Close()
+	}
 	h, s, err := p.execIn(id, options.Command)
 	if err != nil {
 		return nil, err

@@ -115,7 +115,7 @@ func exitResult(ended docker.Exit) *drivers.ExitResult {
 	case ended.Error != "":
 		result.Err = errors.New(ended.Error)
 	case ended.Code != 0:
-		result.Err = fmt.Errorf("Docker container exited with non-zero exit code: %d", ended.Code) //nolint:staticcheck // Docker is a name
+		result.Err = fmt.Errorf("Docker container exited with non-zero exit code: %d", ended.Code)
 	}
 	return result
 }

@@ -30,6 +30,7 @@ func quiet() hclog.Logger { return hclog.NewNullLogger() }
 type world struct {
 	t        *testing.T
 	engine   *fakeEngine
+	open     OpenEngine
 	store    *storetest.Memory
 	table    *allocator.Table
 	stateDir string
@@ -38,9 +39,9 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	store := storetest.NewMemory()
+	store, engine := storetest.NewMemory(), newFakeEngine()
 	return &world{
-		t: t, engine: newFakeEngine(), store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
+		t: t, engine: engine, open: func(docker.Config) (Engine, error) { return engine, nil }, store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
 		config: `claim_timeout = "5s"`,
 	}
 }
@@ -63,16 +64,7 @@ type driver struct {
 // boot starts the plugin, and ends it with the test if kill did not.
 func (w *world) boot() *driver {
 	w.t.Helper()
-	p := New(w.t.Context(), quiet(),
-		func(docker.Config) (Engine, error) { return w.engine, nil },
-		func(tableconfig.Config) (Table, error) { return keptTable{w.table}, nil })
-	p.pace = pace{
-		fingerprint: 10 * time.Millisecond,
-		sweep:       10 * time.Millisecond,
-		assert:      10 * time.Millisecond,
-		retry:       10 * time.Millisecond,
-		checkpoint:  10 * time.Millisecond,
-	}
+	p := w.newPlugin()
 	client, _ := plugin.TestPluginGRPCConn(w.t, map[string]plugin.Plugin{
 		base.PluginTypeDriver: drivers.NewDriverPlugin(p, quiet()),
 		base.PluginTypeBase:   &base.PluginBase{Impl: p},
@@ -80,9 +72,7 @@ func (w *world) boot() *driver {
 	raw, err := client.Dispense(base.PluginTypeDriver)
 	must.NoError(w.t, err)
 	d := &driver{plugin: p, DriverPlugin: raw.(drivers.DriverPlugin)}
-	var encoded []byte
-	must.NoError(w.t, base.MsgPackEncode(&encoded, parseConfig(w.t, fmt.Sprintf("state_dir = %q\n%s", w.stateDir, w.config))))
-	must.NoError(w.t, d.SetConfig(&base.Config{PluginConfig: encoded, AgentConfig: &base.AgentConfig{Driver: &base.ClientDriverConfig{}}}))
+	must.NoError(w.t, d.SetConfig(w.agentConfig()))
 
 	ctx, cancel := context.WithCancel(context.Background())
 	events, err := p.TaskEvents(ctx)
@@ -97,6 +87,29 @@ func (w *world) boot() *driver {
 	})
 	w.t.Cleanup(d.kill)
 	return d
+}
+
+func (w *world) newPlugin() *Plugin {
+	// Not the test's context: it ends before the test's cleanup, which still needs the plugin.
+	p := New(context.Background(), quiet(), w.open,
+		func(tableconfig.Config) (Table, error) { return keptTable{w.table}, nil })
+	p.pace = pace{
+		fingerprint: 10 * time.Millisecond,
+		sweep:       10 * time.Millisecond,
+		assert:      10 * time.Millisecond,
+		retry:       10 * time.Millisecond,
+		checkpoint:  10 * time.Millisecond,
+		recovery:    50 * time.Millisecond,
+	}
+	return p
+}
+
+// agentConfig is what makes a plugin serve.
+func (w *world) agentConfig() *base.Config {
+	w.t.Helper()
+	var encoded []byte
+	must.NoError(w.t, base.MsgPackEncode(&encoded, parseConfig(w.t, fmt.Sprintf("state_dir = %q\n%s", w.stateDir, w.config))))
+	return &base.Config{PluginConfig: encoded, AgentConfig: &base.AgentConfig{Driver: &base.ClientDriverConfig{}}}
 }
 
 func (d *driver) collect(ctx context.Context, events <-chan *drivers.TaskEvent) {

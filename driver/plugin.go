@@ -15,12 +15,12 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// OpenEngine and OpenTable connect the plugin to the outside. They must not wait for
-// a network: a daemon or a table that is away shows up when it is used.
-type (
-	OpenEngine func(docker.Config) (Engine, error)
-	OpenTable  func(tableconfig.Config) (Table, error)
-)
+// OpenEngine gives the plugin its engine. It must not wait for a network: a daemon
+// that is away shows up when it is used.
+type OpenEngine func(docker.Config) (Engine, error)
+
+// OpenTable gives the plugin the allocation table, on the same terms.
+type OpenTable func(tableconfig.Config) (Table, error)
 
 // Plugin is the task driver. Its methods are Nomad's driver interface.
 type Plugin struct {
@@ -53,6 +53,7 @@ type pace struct {
 	assert      time.Duration // claims of running tasks
 	retry       time.Duration // units that another task still holds, a daemon that is away
 	checkpoint  time.Duration // how far logs were copied
+	recovery    time.Duration // how long a recovery waits for a daemon that is away
 }
 
 // New returns a plugin that has neither connected to anything nor started anything.
@@ -73,6 +74,7 @@ func New(ctx context.Context, logger hclog.Logger, engine OpenEngine, table Open
 			assert:      time.Minute,
 			retry:       time.Second,
 			checkpoint:  500 * time.Millisecond,
+			recovery:    20 * time.Second,
 		},
 	}
 }

@@ -93,7 +93,7 @@ func TestStats(t *testing.T) {
 		must.Eq(t, 1<<20, sample.ResourceUsage.MemoryStats.Usage)
 	}
 	cancel()
-	for range stats { //nolint:revive // until it is closed
+	for range stats { // until it is closed
 	}
 }
 

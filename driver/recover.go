@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
 )
-
-// recoverTime bounds how long a recovery waits for a daemon that is away.
-const recoverTime = 20 * time.Second
 
 // RecoverTask takes up a task that another process of this plugin started. Its
 // container goes on as it is; its claim is confirmed in the background. A task that
@@ -38,7 +34,8 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	}
 	found, err := p.findAgain(s, state)
 	if err != nil {
-		return fmt.Errorf("the task cannot be recovered: %w", err)
+		gone := attempt{ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.StartedAt}
+		return fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.keeper.bury(p.ctx, gone)))
 	}
 	h := newHandle(p.ctx, from.Config, bookings, found)
 	h.network = state.DriverNetwork
@@ -68,7 +65,7 @@ func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
 // findAgain looks for the container. A daemon that stays away is no proof that it is
 // gone: then the task is taken up unseen, and its end is observed later.
 func (p *Plugin) findAgain(s *services, state TaskState) (docker.Container, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, recoverTime)
+	ctx, cancel := context.WithTimeout(p.ctx, p.pace.recovery)
 	defer cancel()
 	for {
 		found, err := s.engine.Inspect(ctx, state.ContainerID)

@@ -60,11 +60,33 @@ func TestRecoverOfATaskThatEnded(t *testing.T) {
 	w.nothingLeft()
 }
 
+// A daemon that is away proves nothing: the task is taken up unseen.
+func TestRecoverWhileTheDaemonIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	w.engine.setAway(true)
+	d = w.boot()
+	must.NoError(t, d.RecoverTask(handle))
+	w.engine.setAway(false)
+	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.Eq(t, 143, (<-results).ExitCode)
+	must.Eq(t, 1, w.engine.created)
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+}
+
 func TestRecoverErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.boot()
-	handle, _, err := d.StartTask(w.task(``))
+	handle, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
 	must.NoError(t, err)
 	d.kill()
 	d = w.boot()
@@ -77,6 +99,7 @@ func TestRecoverErrors(t *testing.T) {
 	must.ErrorContains(t, d.RecoverTask(garbage), "its handle cannot be read")
 	must.NoError(t, w.engine.Remove(t.Context(), "c1"))
 	must.ErrorContains(t, d.RecoverTask(handle), "no such container")
+	w.nothingLeft() // the container is gone for certain, and so is its claim
 }
 
 // The daemon's absence is not the task's end.

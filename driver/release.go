@@ -61,6 +61,14 @@ func (k *keeper) end(ctx context.Context, a attempt) error {
 	return k.settle(ctx, a)
 }
 
+// bury ends an attempt that nobody looked after and whose container is gone.
+func (k *keeper) bury(ctx context.Context, a attempt) error {
+	if err := k.custody.take(ctx, a.ID); err != nil {
+		return err
+	}
+	return k.end(ctx, a)
+}
+
 // settle does what is left to do for an attempt. It can be repeated.
 func (k *keeper) settle(ctx context.Context, a attempt) error {
 	if err := k.clear(ctx, a); err != nil {

@@ -80,7 +80,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name        string
-		break_      func(w *world)
+		sabotage    func(w *world)
 		hcl         string
 		want        string
 		recoverable bool
@@ -98,7 +98,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			d := w.boot()
-			c.break_(w)
+			c.sabotage(w)
 			_, _, err := d.StartTask(w.task(c.hcl, slice(gpuA, 1)))
 			must.ErrorContains(t, err, c.want)
 			must.Eq(t, c.recoverable, structs.IsRecoverable(err))
@@ -151,9 +151,9 @@ func TestStartWaitsForHeldUnits(t *testing.T) {
 func TestStartGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name   string
-		break_ func(w *world)
-		want   string
+		name     string
+		sabotage func(w *world)
+		want     string
 	}{
 		{"units held", func(w *world) {
 			other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
@@ -166,7 +166,7 @@ func TestStartGivesUpWaiting(t *testing.T) {
 			w := newWorld(t)
 			w.config = `claim_timeout = "50ms"`
 			d := w.boot()
-			c.break_(w)
+			c.sabotage(w)
 			_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
 			must.ErrorContains(t, err, c.want)
 			must.ErrorContains(t, err, "claim_timeout")

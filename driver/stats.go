@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 
@@ -13,7 +12,8 @@ import (
 )
 
 // TaskStats sends the task's use of CPU and memory, at once and then at each
-// interval. A measurement that fails is left out. A slow reader misses some.
+// interval, until ctx ends or the task is destroyed. A measurement that fails is
+// left out: Nomad would open a closed stream again at once.
 func (p *Plugin) TaskStats(ctx context.Context, id string, interval time.Duration) (<-chan *cstructs.TaskResourceUsage, error) {
 	h, ok := p.tasks.get(id)
 	if !ok {
@@ -23,6 +23,9 @@ func (p *Plugin) TaskStats(ctx context.Context, id string, interval time.Duratio
 	if err != nil {
 		return nil, err
 	}
+	if interval <= 0 {
+		interval = time.Second
+	}
 	ch := make(chan *cstructs.TaskResourceUsage)
 	p.spawn(func() {
 		defer close(ch)
@@ -31,16 +34,13 @@ func (p *Plugin) TaskStats(ctx context.Context, id string, interval time.Duratio
 		defer context.AfterFunc(h.ctx, cancel)()
 		every(ctx, interval, func() {
 			sample, err := s.engine.Stats(ctx, h.container)
-			switch {
-			case errors.Is(err, docker.ErrNotFound) || errors.Is(err, docker.ErrNotRunning):
-				cancel()
-			case err != nil:
+			if err != nil {
 				p.logger.Debug("no statistics of a task", "task_id", id, "error", err)
-			default:
-				select {
-				case ch <- usage(sample, nodeTicks(h.task)):
-				case <-ctx.Done():
-				}
+				return
+			}
+			select {
+			case ch <- usage(sample, nodeTicks(h.task)):
+			case <-ctx.Done():
 			}
 		})
 	})

@@ -1,13 +1,20 @@
 package driver
 
-import "github.com/hashicorp/nomad/plugins/shared/hclspec"
+import (
+	"slices"
+
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+)
 
 // taskSpec is the schema of a job's `config` block: every key that Nomad's own
 // Docker driver has ever known, since Nomad refuses a job with a key that is not
 // in the schema. TaskConfig documents what the keys mean.
 func taskSpec() *hclspec.Spec {
-	return object(
-		// Image and process.
+	return object(slices.Concat(processFields(), resourceFields(), securityFields(), networkFields(), storageFields())...)
+}
+
+func processFields() []field {
+	return []field{
 		field{"image", hclspec.NewAttr("image", "string", true)},
 		text("image_pull_timeout"),
 		flag("force_pull"),
@@ -25,8 +32,12 @@ func taskSpec() *hclspec.Spec {
 		textMap("labels"),
 		block("healthchecks", flag("disable")),
 		number("container_exists_attempts"),
+		block("logging", text("type"), text("driver"), textMap("config")),
+	}
+}
 
-		// Resources.
+func resourceFields() []field {
+	return []field{
 		flag("cpu_hard_limit"),
 		number("cpu_cfs_period"),
 		text("cpuset_cpus"),
@@ -37,8 +48,11 @@ func taskSpec() *hclspec.Spec {
 		textMap("sysctl"),
 		attributes("storage_opt"),
 		number("oom_score_adj"),
+	}
+}
 
-		// Security and namespaces.
+func securityFields() []field {
+	return []field{
 		flag("privileged"),
 		texts("cap_add"),
 		texts("cap_drop"),
@@ -53,8 +67,11 @@ func taskSpec() *hclspec.Spec {
 		text("cgroupns"),
 		text("isolation"),
 		blocks("devices", text("host_path"), text("container_path"), text("cgroup_permissions")),
+	}
+}
 
-		// Network.
+func networkFields() []field {
+	return []field{
 		text("network_mode"),
 		texts("ports"),
 		field{"port_map", hclspec.NewAttr("port_map", "list(map(number))", false)},
@@ -67,16 +84,16 @@ func taskSpec() *hclspec.Spec {
 		texts("dns_search_domains"),
 		texts("dns_options"),
 		texts("extra_hosts"),
+	}
+}
 
-		// Storage.
+func storageFields() []field {
+	return []field{
 		texts("volumes"),
 		text("volume_driver"),
 		blocks("mount", mountFields()...),
 		blocks("mounts", mountFields()...),
-
-		// Logs.
-		block("logging", text("type"), text("driver"), textMap("config")),
-	)
+	}
 }
 
 func mountFields() []field {

@@ -1,0 +1,262 @@
+//go:build services
+
+package driver
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/helper/uuid"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/hashicorp/nomad/plugins/drivers/testutils"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+// realWorld is a world with the Docker engine at DOCKER_HOST, which has NVIDIA's
+// runtime and two simulated GPUs.
+func realWorld(t *testing.T) *world {
+	t.Helper()
+	must.NotEq(t, "", os.Getenv("DOCKER_HOST"), must.Sprint("run these tests by `make test-driver`"))
+	w := newWorld(t)
+	w.open = func(c docker.Config) (Engine, error) { return docker.New(c) }
+	w.config += fmt.Sprintf("\ninfra_image = %q", os.Getenv("GPU_MEM_TEST_PAUSE_IMAGE"))
+	return w
+}
+
+func testGPUs(t *testing.T) (first, second allocator.GPUID) {
+	t.Helper()
+	uuids := strings.Fields(os.Getenv("GPU_MEM_TEST_GPUS"))
+	must.SliceLen(t, 2, uuids)
+	return allocator.GPUID(uuids[0]), allocator.GPUID(uuids[1])
+}
+
+// script is a task that runs a shell script and whose output is collected.
+func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*drivers.TaskConfig, *collector) {
+	w.t.Helper()
+	task := w.taskOf(uuid.Generate(), ``, bookings...)
+	config := parseTask(w.t, fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, hcl))
+	if config.Image == "local/app:1" {
+		config.Image = os.Getenv("GPU_MEM_TEST_IMAGE")
+	}
+	must.NoError(w.t, task.EncodeConcreteDriverConfig(config))
+	dirs := task.TaskDir()
+	for _, dir := range []string{dirs.SharedAllocDir, dirs.LogDir, dirs.SecretsDir} {
+		must.NoError(w.t, os.MkdirAll(dir, 0o755))
+	}
+	task.StdoutPath = mkfifo(w.t)
+	return task, collect(w.t, task.StdoutPath)
+}
+
+// run starts a task and has it destroyed with the test.
+func (d *driver) run(t *testing.T, task *drivers.TaskConfig) (*drivers.TaskHandle, *drivers.DriverNetwork) {
+	t.Helper()
+	handle, network, err := d.StartTask(task)
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = d.plugin.DestroyTask(task.ID, true) })
+	return handle, network
+}
+
+func (d *driver) ended(t *testing.T, task *drivers.TaskConfig) *drivers.ExitResult {
+	t.Helper()
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	result := <-results
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	return result
+}
+
+func TestServiceLifeOfATask(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	first, second := testGPUs(t)
+	task, out := w.script(`env; echo out; echo err >&2; echo made > /local/file; exit 3`, ``, slice(first, 0, 1), slice(second, 5))
+	d.run(t, task)
+	must.SliceLen(t, 2, w.claims())
+	must.Eq(t, 3, d.ended(t, task).ExitCode)
+	must.SliceEmpty(t, w.claims())
+	eventually(t, func() bool { return strings.Contains(out.got(), "out\n") })
+	must.StrContains(t, out.got(), "GPU_MEM_LIMIT_MIB=2048,1024\n")
+	must.StrContains(t, out.got(), "GPU_MEM_UNITS=2,1\n")
+	made, err := os.ReadFile(filepath.Join(task.TaskDir().LocalDir, "file"))
+	must.NoError(t, err)
+	must.Eq(t, "made\n", string(made))
+}
+
+// What a container sees is decided by NVIDIA's runtime, and it must be what was booked.
+func TestServiceContainerSeesItsGPUsOnly(t *testing.T) {
+	t.Parallel()
+	image := greedyImage(t)
+	first, second := testGPUs(t)
+	const list = `ls /dev | grep -c '^nvidia[0-9]'; env | grep NVIDIA_MIG; exit 0`
+	for _, c := range []struct {
+		name     string
+		bookings []allocator.Booking
+		nodes    string
+	}{
+		{"none", nil, "0\n"},
+		{"first", []allocator.Booking{slice(first, 1)}, "1\n"},
+		{"both", []allocator.Booking{slice(first, 2), slice(second, 2)}, "2\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := realWorld(t)
+			d := w.boot()
+			task, out := w.script(list, ``, c.bookings...)
+			config, err := decodeTaskConfig(task)
+			must.NoError(t, err)
+			config.Image = image
+			must.NoError(t, task.EncodeConcreteDriverConfig(config))
+			task.Env[visibleDevices] = "all" // as a template would set it
+			d.run(t, task)
+			d.ended(t, task)
+			eventually(t, func() bool { return out.got() == c.nodes })
+		})
+	}
+}
+
+// greedyImage asks for all GPUs, and for rights over their MIG instances.
+func greedyImage(t *testing.T) string {
+	t.Helper()
+	name := "driver-test:" + uuid.Short()
+	cli := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), "docker", args...).CombinedOutput()
+		must.NoError(t, err, must.Sprint(string(out)))
+		return strings.TrimSpace(string(out))
+	}
+	id := cli("create", os.Getenv("GPU_MEM_TEST_IMAGE"))
+	cli("commit", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", "--change", "ENV NVIDIA_MIG_CONFIG_DEVICES=all", id, name)
+	cli("rm", id)
+	t.Cleanup(func() { _ = exec.Command("docker", "rmi", name).Run() })
+	return name
+}
+
+func TestServiceUnknownGPULeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	task, _ := w.script(`true`, ``, slice("GPU-00000000-0000-0000-0000-000000000000", 1))
+	_, _, err := d.StartTask(task)
+	must.ErrorContains(t, err, "cannot start container")
+	must.SliceEmpty(t, w.claims())
+	engine, err := docker.New(docker.Config{})
+	must.NoError(t, err)
+	defer engine.Close()
+	found, err := engine.List(t.Context(), map[string]string{labelAttempt: task.ID})
+	must.NoError(t, err)
+	must.SliceEmpty(t, found)
+}
+
+func TestServiceLogsOverARestartOfThePlugin(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	task, out := w.script(`i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.05; done`, ``)
+	handle, _ := d.run(t, task)
+	eventually(t, func() bool { return strings.Contains(out.got(), "line 10\n") })
+	d.kill()
+	d = w.boot()
+	must.NoError(t, d.RecoverTask(handle))
+	must.True(t, d.ended(t, task).Successful())
+
+	var want strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&want, "line %d\n", i)
+	}
+	eventually(t, func() bool { return out.got() == want.String() })
+}
+
+func TestServicePortsAndVolumes(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	must.NoError(t, listener.Close())
+
+	task, _ := w.script(`cat /data/greeting | nc -l -p 80`, "ports = [\"http\"]\nvolumes = [\"local/data:/data:ro\"]")
+	task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: port, To: 80, HostIP: "127.0.0.1"}}
+	data := filepath.Join(task.TaskDir().LocalDir, "data")
+	must.NoError(t, os.Mkdir(data, 0o755))
+	must.NoError(t, os.WriteFile(filepath.Join(data, "greeting"), []byte("hello\n"), 0o644))
+	d.run(t, task)
+
+	eventually(t, func() bool {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		text, _ := io.ReadAll(conn)
+		return string(text) == "hello\n"
+	})
+}
+
+func TestServiceGroupNetwork(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	alloc := uuid.Generate()
+	spec, created, err := d.plugin.CreateNetwork(alloc, &drivers.NetworkCreateRequest{Hostname: "together"})
+	must.NoError(t, err)
+	must.True(t, created)
+	t.Cleanup(func() { _ = d.plugin.DestroyNetwork(alloc, spec) })
+
+	task, out := w.script(`hostname`, ``)
+	task.NetworkIsolation = spec
+	d.run(t, task)
+	must.True(t, d.ended(t, task).Successful())
+	eventually(t, func() bool { return out.got() == "together\n" })
+	must.NoError(t, d.plugin.DestroyNetwork(alloc, nil))
+}
+
+func TestServiceStatsSignalAndExec(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	task, out := w.script(`trap 'echo hup' HUP; echo ready; while true; do sleep 0.1; done`, ``)
+	d.run(t, task)
+	eventually(t, func() bool { return strings.Contains(out.got(), "ready") })
+	must.NoError(t, d.SignalTask(task.ID, "SIGHUP"))
+	eventually(t, func() bool { return strings.Contains(out.got(), "hup") })
+
+	stats, err := d.TaskStats(t.Context(), task.ID, 100*time.Millisecond)
+	must.NoError(t, err)
+	must.Positive(t, (<-stats).ResourceUsage.MemoryStats.Usage)
+
+	result, err := d.ExecTask(task.ID, []string{"/bin/sh", "-c", "echo out; echo err >&2; exit 4"}, 5*time.Second)
+	must.NoError(t, err)
+	must.Eq(t, 4, result.ExitResult.ExitCode)
+	must.Eq(t, "out\n", string(result.Stdout))
+	must.True(t, bytes.Equal([]byte("err\n"), result.Stderr))
+}
+
+// Nomad's own suite for `nomad alloc exec`.
+func TestServiceExecStreamingConformance(t *testing.T) {
+	w := realWorld(t)
+	p := w.newPlugin()
+	t.Cleanup(p.Shutdown)
+	harness := testutils.NewDriverHarness(t, p)
+	must.NoError(t, harness.SetConfig(w.agentConfig()))
+	task, _ := w.script(`sleep 300`, ``)
+	task.StdoutPath = os.DevNull
+	t.Cleanup(harness.MkAllocDir(task, false)) // ends the harness as well
+	_, _, err := harness.StartTask(task)
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, p.DestroyTask(task.ID, true)) })
+	testutils.ExecTaskStreamingConformanceTests(t, harness, task.ID)
+}
