@@ -79,7 +79,7 @@ type DefaultLogging struct {
 
 // GC says what is cleared away after a task.
 type GC struct {
-	Image      bool     `codec:"image"` // not offered: refused when true
+	Image      bool     `codec:"image"` // off unless set: an image made on the node cannot be pulled again
 	ImageDelay string   `codec:"image_delay"`
 	Container  bool     `codec:"container"`
 	Dangling   Dangling `codec:"dangling_containers"`
@@ -100,6 +100,7 @@ type settings struct {
 	pullTimeout   time.Duration
 	pullIdle      time.Duration
 	infraTimeout  time.Duration
+	imageDelay    time.Duration
 	danglingEvery time.Duration
 	danglingGrace time.Duration
 }
@@ -117,6 +118,7 @@ func (c Config) settings() (settings, error) {
 		{"image_pull_timeout", c.ImagePullTimeout, time.Second, &s.pullTimeout},
 		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, &s.pullIdle},
 		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, &s.infraTimeout},
+		{"gc.image_delay", c.GC.ImageDelay, 0, &s.imageDelay},
 		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, &s.danglingEvery},
 		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, &s.danglingGrace},
 	} {
@@ -150,8 +152,6 @@ func (s *settings) validate() error {
 		return fmt.Errorf("container_exists_attempts = %d allows no attempt: the least is 1", s.ContainerExistsAttempts)
 	case s.Endpoint == "" && s.TLS != (TLS{}):
 		return fmt.Errorf("tls is set without endpoint: name the endpoint that it is for")
-	case s.GC.Image:
-		return fmt.Errorf("gc.image = true is not offered by this driver: remove it, and prune images with Docker")
 	case s.WindowsAllowInsecureContainerAdmin:
 		return fmt.Errorf("windows_allow_insecure_container_admin = true works on Windows only: remove it")
 	}

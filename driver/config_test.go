@@ -35,6 +35,8 @@ func TestConfigDefaults(t *testing.T) {
 			must.Eq(t, 5*time.Minute, s.danglingEvery)
 			must.Eq(t, 5*time.Minute, s.danglingGrace)
 			must.True(t, s.GC.Container)
+			must.False(t, s.GC.Image)
+			must.Eq(t, 3*time.Minute, s.imageDelay)
 			must.True(t, s.GC.Dangling.Enabled)
 			must.False(t, s.AllowPrivileged)
 			must.False(t, s.AllowPrivilegedGPU)
@@ -129,7 +131,7 @@ func TestConfigErrors(t *testing.T) {
 		{"gc { dangling_containers { creation_grace = \"1s\" } }", `gc.dangling_containers.creation_grace = "1s" is too short`},
 		{`state_dir = "state"`, `state_dir = "state" is not an absolute path`},
 		{`nvidia_runtime = ""`, `nvidia_runtime = ""`},
-		{"gc { image = true }", `gc.image = true is not offered`},
+		{"gc { image_delay = \"1d\" }", `gc.image_delay = "1d" is not a duration`},
 		{"tls { ca = \"/ca.pem\" }", `tls is set without endpoint`},
 		{"table { store = \"etcd\" }", `table.store = "etcd"`},
 		{`container_exists_attempts = 0`, `container_exists_attempts = 0`},

@@ -45,7 +45,7 @@ func configSpec() *hclspec.Spec {
 
 		withDefault(block("gc",
 			flag("image"),
-			text("image_delay"),
+			withDefault(text("image_delay"), `"3m"`),
 			withDefault(flag("container"), `true`),
 			withDefault(block("dangling_containers",
 				withDefault(flag("enabled"), `true`),
@@ -53,7 +53,7 @@ func configSpec() *hclspec.Spec {
 				withDefault(text("period"), `"5m"`),
 				withDefault(text("creation_grace"), `"5m"`),
 			), danglingDefault),
-		), `{ container = true, dangling_containers = `+danglingDefault+` }`),
+		), `{ image_delay = "3m", container = true, dangling_containers = `+danglingDefault+` }`),
 
 		flag("windows_allow_insecure_container_admin"),
 	)

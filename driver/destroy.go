@@ -25,6 +25,7 @@ func (p *Plugin) DestroyTask(id string, force bool) error {
 	h.drain()
 	h.close()
 	p.tasks.remove(id)
+	defer p.dropImage(s, h.image, id)
 	if err := s.keeper.end(p.ctx, h.attempt()); err != nil {
 		p.announcer.tell(h.task, "The task's end is not complete, which will be tried again: "+err.Error())
 		return err

@@ -18,9 +18,10 @@ type Engine interface {
 	Close() error
 }
 
-// Images makes sure that an image is there.
+// Images brings images and removes them.
 type Images interface {
 	EnsureImage(ctx context.Context, req docker.PullRequest) (docker.Image, error)
+	RemoveImage(ctx context.Context, id string) error
 }
 
 // Containers is the life of a container and what can be asked of it.

@@ -105,6 +105,19 @@ func (e *fakeEngine) EnsureImage(_ context.Context, req docker.PullRequest) (ima
 	return image, err
 }
 
+func (e *fakeEngine) RemoveImage(_ context.Context, id string) error {
+	return e.ask("RemoveImage", func() error {
+		maps.DeleteFunc(e.images, func(_ string, image docker.Image) bool { return image.ID == id })
+		return nil
+	})
+}
+
+func (e *fakeEngine) hasImage() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.images) > 0
+}
+
 func (e *fakeEngine) Create(_ context.Context, spec docker.Spec) (id string, err error) {
 	err = e.ask("Create", func() error {
 		for _, c := range e.containers {
@@ -121,6 +134,7 @@ func (e *fakeEngine) Create(_ context.Context, spec docker.Spec) (id string, err
 		id = fmt.Sprintf("c%d", e.created)
 		e.containers[id] = &fakeContainer{spec: spec, Container: docker.Container{
 			ID: id, Name: spec.Name, Status: "created", CreatedAt: time.Now(), Labels: spec.Config.Labels, TTY: spec.Config.Tty,
+			Image: spec.Config.Image,
 		}}
 		return nil
 	})

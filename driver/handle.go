@@ -41,6 +41,7 @@ type handle struct {
 	task      *drivers.TaskConfig
 	bookings  []allocator.Booking
 	container string // ID
+	image     string // ID
 	network   *drivers.DriverNetwork
 	startedAt time.Time
 	tty       bool
@@ -61,6 +62,7 @@ func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocat
 		task:      task,
 		bookings:  bookings,
 		container: found.ID,
+		image:     found.Image,
 		startedAt: found.StartedAt,
 		tty:       found.TTY,
 		logged:    make(chan struct{}),

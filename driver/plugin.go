@@ -44,6 +44,7 @@ type services struct {
 	engine   Engine
 	table    Table
 	keeper   *keeper
+	images   *images
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.
@@ -121,7 +122,7 @@ func (p *Plugin) serve(s settings) error {
 		table:          table,
 		since:          time.Now(),
 		keepContainers: !s.GC.Container,
-	}}
+	}, images: newImages(p.logger, s, engine.RemoveImage)}
 	p.services.Store(services)
 	p.spawn(func() { p.sweepLoop(services) })
 	p.spawn(func() { p.danglingLoop(services) })

@@ -43,6 +43,7 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {
 		return err
 	}
+	s.images.use(h.image, h.task.ID)
 	p.adopt(s, h)
 	p.spawn(func() {
 		if len(bookings) > 0 && found.Running {

@@ -36,6 +36,9 @@ func (p *Plugin) StartTask(task *drivers.TaskConfig) (*drivers.TaskHandle, *driv
 		p.adopt(s, h)
 		return out, h.network, nil
 	}
+	if start.order != nil {
+		p.dropImage(s, start.order.image.ID, task.ID)
+	}
 	p.announcer.tell(task, "Task was not started: "+err.Error())
 	// Nomad looks at the error itself, not at what it wraps.
 	return nil, nil, structs.NewRecoverableError(err, recoverable(err))
@@ -188,8 +191,12 @@ func (s *start) pullImage() error {
 		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, job.Load) }
 	}
 	image, err := s.services.engine.EnsureImage(s.ctx, request)
+	if err != nil {
+		return err
+	}
 	s.order.image = image
-	return err
+	s.services.images.use(image.ID, s.task.ID)
+	return nil
 }
 
 // container creates and starts the container, or takes the one that an earlier call

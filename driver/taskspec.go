@@ -15,7 +15,7 @@ func taskSpec() *hclspec.Spec {
 
 func processFields() []field {
 	return []field{
-		field{"image", hclspec.NewAttr("image", "string", true)},
+		{"image", hclspec.NewAttr("image", "string", true)},
 		text("image_pull_timeout"),
 		flag("force_pull"),
 		text("load"),
@@ -74,7 +74,7 @@ func networkFields() []field {
 	return []field{
 		text("network_mode"),
 		texts("ports"),
-		field{"port_map", hclspec.NewAttr("port_map", "list(map(number))", false)},
+		{"port_map", hclspec.NewAttr("port_map", "list(map(number))", false)},
 		texts("network_aliases"),
 		text("ipv4_address"),
 		text("ipv6_address"),
