@@ -20,8 +20,8 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 type unitMap []rune
 
 // nthMark returns the n-th mark. GPUs with more claims than there are letters
-// go on with CJK ideographs and the scripts after them, up to maxUnits below
-// the surrogates: printable, and enough for every unit to be a claim of its own.
+// go on with CJK ideographs and what follows them: enough below the surrogates
+// for each of maxUnits units to be a claim of its own.
 func nthMark(n int) rune {
 	if n < len(letters) {
 		return rune(letters[n])

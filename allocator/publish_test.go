@@ -1,0 +1,105 @@
+package allocator_test
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+func gpuState() allocator.GPUState {
+	return allocator.GPUState{
+		Node: "host-1", Model: "NVIDIA A100", Index: 3, MemoryMiB: 8400, ReservedMiB: 200, UnitMiB: 1024, Units: 8,
+	}
+}
+
+func TestTable_PutGPU_writes_changes_only(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable(t)
+	state := gpuState()
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", state))
+	first := versionOf(t, table)
+
+	state.Unhealthy = allocator.UnitSet{} // none, as before
+	state.UpdatedAt = noon.AddDate(1, 0, 0)
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", state))
+	must.Eq(t, first, versionOf(t, table))
+
+	state.Health = "Xid 79: the GPU has fallen off the bus"
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", state))
+	snapshot, err := table.Snapshot(t.Context())
+	must.NoError(t, err)
+	must.Greater(t, first, snapshot.Version)
+	must.Eq(t, state.Health, snapshot.GPUs[0].State.Health)
+	must.Eq(t, noon, snapshot.GPUs[0].State.UpdatedAt)
+}
+
+func TestTable_PutGPU_leaves_the_claims(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable(t)
+	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
+	must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table))
+}
+
+func TestTable_PutGPU_of_two_nodes(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable(t)
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
+	other := gpuState()
+	other.Node = "host-2"
+	err := table.PutGPU(t.Context(), "GPU-1", other)
+	must.ErrorIs(t, err, allocator.ErrOtherNode)
+	for _, part := range []string{"host-1", "host-2", "gpus/GPU-1/state"} {
+		must.ErrorContains(t, err, part)
+	}
+}
+
+func TestTable_put_refuses(t *testing.T) {
+	t.Parallel()
+	table, store := newTable(t)
+	ctx := t.Context()
+	must.ErrorIs(t, table.PutGPU(ctx, "", gpuState()), allocator.ErrInvalid)
+	must.ErrorIs(t, table.PutGPU(ctx, "GPU-1", allocator.GPUState{}), allocator.ErrInvalid)
+	must.ErrorIs(t, table.PutNode(ctx, allocator.NodeState{}), allocator.ErrInvalid)
+
+	must.NoError(t, store.Apply(ctx, []allocator.Write{
+		{Key: allocator.StateKey("GPU-1"), Value: []byte("{")},
+		{Key: allocator.NodeKey("host-1"), Value: []byte{}},
+	}))
+	must.ErrorIs(t, table.PutGPU(ctx, "GPU-1", gpuState()), allocator.ErrUnreadable)
+	must.ErrorIs(t, table.PutNode(ctx, allocator.NodeState{Name: "host-1"}), allocator.ErrUnreadable)
+}
+
+func TestTable_put_keeps_unknown_fields(t *testing.T) {
+	t.Parallel()
+	table, store := newTable(t)
+	ctx := t.Context()
+	gpuKey, nodeKey := allocator.StateKey("GPU-1"), allocator.NodeKey("host-1")
+	must.NoError(t, store.Apply(ctx, []allocator.Write{
+		{Key: gpuKey, Value: []byte(`{"node":"host-1","numa":{"node":1},"Model":"spelt otherwise"}`)},
+		{Key: nodeKey, Value: []byte(`{"name":"host-1","lease":"abc"}`)},
+	}))
+	must.NoError(t, table.PutGPU(ctx, "GPU-1", allocator.GPUState{Node: "host-1", Model: "NVIDIA A100"}))
+	must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: "host-1", Version: "1.2.3"}))
+
+	gpu, err := store.Get(ctx, gpuKey)
+	must.NoError(t, err)
+	must.StrContains(t, string(gpu.Value), `"numa":{"node":1}`)
+	must.StrContains(t, string(gpu.Value), `"Model":"spelt otherwise"`)
+	must.StrContains(t, string(gpu.Value), `"model":"NVIDIA A100"`)
+	node, err := store.Get(ctx, nodeKey)
+	must.NoError(t, err)
+	must.EqJSON(t, `{"name":"host-1","version":"1.2.3","driver":"","last_seen":"2026-01-02T12:00:00Z","lease":"abc"}`, string(node.Value))
+}
+
+// Writers of other keys do not disturb, and a conflict is decided again.
+func TestTable_put_after_a_conflict(t *testing.T) {
+	t.Parallel()
+	table, store := newTable(t)
+	store.FailApply(allocator.ErrConflict, false)
+	store.FailApply(allocator.ErrUnavailable, true)
+	must.ErrorIs(t, table.PutGPU(t.Context(), "GPU-1", gpuState()), allocator.ErrUnavailable)
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
+}
