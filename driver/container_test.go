@@ -3,12 +3,10 @@ package driver
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/go-connections/nat"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
@@ -178,91 +176,6 @@ func TestContainerRuntime(t *testing.T) {
 	must.Eq(t, "nvidia", build(t, newOrder(t, `runtime = "nvidia"`, ``, slice(gpuA, 1))).Host.Runtime)
 }
 
-func TestContainerNetwork(t *testing.T) {
-	t.Parallel()
-	t.Run("default", func(t *testing.T) {
-		t.Parallel()
-		spec := build(t, newOrder(t, `
-			hostname = "h"
-			mac_address = "02:68:b3:29:da:98"
-			dns_servers = ["1.1.1.1"]
-			dns_search_domains = ["example.org"]
-			dns_options = ["ndots:1"]
-			extra_hosts = ["a:1.2.3.4"]`, ``))
-		must.Eq(t, "default", string(spec.Host.NetworkMode))
-		must.Eq(t, "h", spec.Config.Hostname)
-		must.Eq(t, []string{"1.1.1.1"}, spec.Host.DNS)
-		must.Eq(t, []string{"example.org"}, spec.Host.DNSSearch)
-		must.Eq(t, []string{"ndots:1"}, spec.Host.DNSOptions)
-		must.Eq(t, []string{"a:1.2.3.4"}, spec.Host.ExtraHosts)
-	})
-	t.Run("own network", func(t *testing.T) {
-		t.Parallel()
-		spec := build(t, newOrder(t, `
-			network_mode = "backend"
-			network_aliases = ["web"]
-			ipv4_address = "172.18.0.9"`, ``))
-		endpoint := spec.Network.EndpointsConfig["backend"]
-		must.Eq(t, []string{"web"}, endpoint.Aliases)
-		must.Eq(t, "172.18.0.9", endpoint.IPAMConfig.IPv4Address)
-	})
-	t.Run("group network", func(t *testing.T) {
-		t.Parallel()
-		o := newOrder(t, `
-			extra_hosts = ["a:1.2.3.4"]
-			ports = ["http"]`, ``)
-		o.task.NetworkIsolation = &drivers.NetworkIsolationSpec{Labels: map[string]string{sandboxContainer: "abc"}}
-		o.task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: 8080, To: 80}}
-		o.files = []*drivers.MountConfig{{TaskPath: "/etc/hosts", HostPath: "/x/hosts"}}
-		spec := build(t, o)
-		must.Eq(t, "container:abc", string(spec.Host.NetworkMode))
-		must.SliceEmpty(t, spec.Host.ExtraHosts) // they are in the file
-		must.MapEmpty(t, spec.Host.PortBindings) // Nomad forwards them
-		must.MapEmpty(t, spec.Config.ExposedPorts)
-	})
-	t.Run("a mode of the job's own goes before the group's", func(t *testing.T) {
-		t.Parallel()
-		o := newOrder(t, `network_mode = "host"`, ``)
-		o.task.NetworkIsolation = &drivers.NetworkIsolationSpec{Labels: map[string]string{sandboxContainer: "abc"}}
-		must.Eq(t, "host", string(build(t, o).Host.NetworkMode))
-	})
-}
-
-func TestContainerPorts(t *testing.T) {
-	t.Parallel()
-	t.Run("group ports by label", func(t *testing.T) {
-		t.Parallel()
-		o := newOrder(t, `ports = ["http", "same"]`, ``)
-		o.task.Resources.Ports = &structs.AllocatedPorts{
-			{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"},
-			{Label: "same", Value: 9090, HostIP: "10.0.0.1"},
-			{Label: "unlisted", Value: 7070, HostIP: "10.0.0.1"},
-		}
-		spec := build(t, o)
-		must.Eq(t, nat.PortMap{
-			"80/tcp":   {{HostIP: "10.0.0.1", HostPort: "8080"}},
-			"80/udp":   {{HostIP: "10.0.0.1", HostPort: "8080"}},
-			"9090/tcp": {{HostIP: "10.0.0.1", HostPort: "9090"}},
-			"9090/udp": {{HostIP: "10.0.0.1", HostPort: "9090"}},
-		}, spec.Host.PortBindings)
-		must.MapLen(t, 4, spec.Config.ExposedPorts)
-	})
-	t.Run("task network and port_map", func(t *testing.T) {
-		t.Parallel()
-		o := newOrder(t, `port_map { http = 80 }`, ``)
-		o.task.Env = map[string]string{"NOMAD_PORT_http": "8080"}
-		o.task.Resources.NomadResources.Networks = structs.Networks{{
-			IP: "10.0.0.1", DynamicPorts: []structs.Port{{Label: "http", Value: 8080}},
-			ReservedPorts: []structs.Port{{Label: "admin", Value: 9000}},
-		}}
-		spec := build(t, o)
-		must.Eq(t, []nat.PortBinding{{HostIP: "10.0.0.1", HostPort: "8080"}}, spec.Host.PortBindings["80/tcp"])
-		must.Eq(t, []nat.PortBinding{{HostIP: "10.0.0.1", HostPort: "9000"}}, spec.Host.PortBindings["9000/udp"])
-		must.SliceContains(t, spec.Config.Env, "NOMAD_PORT_http=80")
-		must.Eq(t, "8080", o.task.Env["NOMAD_PORT_http"], must.Sprint("building changes nothing"))
-	})
-}
-
 func TestContainerStorage(t *testing.T) {
 	t.Parallel()
 	o := newOrder(t, `
@@ -331,81 +244,4 @@ func TestContainerLabels(t *testing.T) {
 		"nomad-gpu-mem.job_name": "job",
 		"nomad-gpu-mem.job_id":   "job-id",
 	}, build(t, o).Config.Labels)
-}
-
-// Every refusal says which key it is about.
-func TestContainerRefusals(t *testing.T) {
-	t.Parallel()
-	gpu := []allocator.Booking{slice(gpuA, 1)}
-	for _, c := range []struct {
-		name, hcl, config string
-		bookings          []allocator.Booking
-		want              string
-	}{
-		{"privileged", `privileged = true`, ``, nil, "config.privileged"},
-		{"privileged with a slice", `privileged = true`, `allow_privileged = true`, gpu, "sees every GPU of the node"},
-		{"nvidia runtime without a slice", `runtime = "nvidia"`, ``, nil, `config.runtime = "nvidia"`},
-		{"other runtime with a slice", `runtime = "runsc"`, ``, gpu, `gpu runtime "nvidia" conflicts with task runtime "runsc"`},
-		{"runtime not allowed", `runtime = "kata"`, ``, nil, `requested runtime "kata" is not allowed`},
-		{"nvidia runtime not allowed", ``, `allow_runtimes = ["runc"]`, gpu, `requested runtime "nvidia" is not allowed`},
-		{"capability", `cap_add = ["SYS_ADMIN"]`, ``, nil, "config.cap_add"},
-		{"host pid", `pid_mode = "host"`, ``, nil, `config.pid_mode = "host"`},
-		{"another's ipc", `ipc_mode = "container:x"`, `allowed_modes { ipc = ["host"] }`, nil, `config.ipc_mode = "container:x"`},
-		{"host uts", `uts_mode = "host"`, ``, nil, "config.uts_mode"},
-		{"host userns", `userns_mode = "host"`, ``, nil, "config.userns_mode"},
-		{"seccomp file of the host", `security_opt = ["seccomp=/etc/hostname"]`, ``, nil, "volumes are not enabled"},
-		{"ulimit", `ulimit { nofile = "many" }`, ``, nil, "config.ulimit nofile"},
-		{"pids", `pids_limit = 100`, `pids_limit = 10`, nil, "config.pids_limit of 100"},
-		{"memory", `memory_hard_limit = 100`, ``, nil, "config.memory_hard_limit of 100 MB"},
-		{"dns", `dns_servers = ["nowhere"]`, ``, nil, "config.dns_servers"},
-		{"port label", `ports = ["http"]`, ``, nil, "the group has no network block"},
-		{"port_map", `port_map { http = 80 }`, ``, nil, "config.port_map"},
-		{"host path", `volumes = ["/etc:/x"]`, ``, nil, "volumes are not enabled"},
-		{"path that climbs out", `volumes = ["../../x:/x"]`, ``, nil, "volumes are not enabled"},
-		{"volume", `volumes = ["/single"]`, ``, nil, "source:target"},
-		{"volume driver", `volume_driver = "pxd"`, ``, nil, "config.volume_driver"},
-		{"named volume", `mount { target = "/v" }`, ``, nil, "volumes are not enabled"},
-		{"bind of the host", "mount {\n type = \"bind\"\n source = \"/etc\"\n target = \"/x\"\n}", ``, nil, "volumes are not enabled"},
-		{"tmpfs with a source", "mount {\n type = \"tmpfs\"\n source = \"x\"\n target = \"/x\"\n}", ``, nil, "a tmpfs has no source"},
-		{"GPU by a mount", `volumes = ["/dev/null:/var/run/nvidia-container-devices/GPU-bbbb"]`, `volumes { enabled = true }`, gpu, "GPUs are given by device blocks only"},
-		{"GPU by a mount, other spelling", `volumes = ["/dev/null:/run/x/../nvidia-container-devices/all"]`, `volumes { enabled = true }`, nil, "GPUs are given by device blocks only"},
-		{"GPU by a mount block", "mount {\n type = \"bind\"\n source = \"/dev/null\"\n target = \"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu=all\"\n}", `volumes { enabled = true }`, gpu, "GPUs are given by device blocks only"},
-		{"GPU node", `devices = [{ host_path = "/dev/nvidia0" }]`, ``, gpu, "GPUs are given by device blocks only"},
-		{"GPU node, other spelling", `devices = [{ host_path = "/dev/../dev/nvidiactl" }]`, ``, nil, "GPUs are given by device blocks only"},
-		{"all devices", `devices = [{ host_path = "/" }]`, ``, nil, "GPUs are given by device blocks only"},
-		{"CDI name", `devices = [{ host_path = "nvidia.com/gpu=all" }]`, ``, nil, "GPUs are given by device blocks only"},
-		{"device permissions", `devices = [{ host_path = "/dev/null", cgroup_permissions = "x" }]`, ``, nil, "cgroup_permissions"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			_, _, err := newOrder(t, c.hcl, c.config, c.bookings...).build()
-			must.ErrorContains(t, err, c.want)
-		})
-	}
-}
-
-func TestPrivilegedSliceIfTheOperatorWants(t *testing.T) {
-	t.Parallel()
-	o := newOrder(t, `privileged = true`, "allow_privileged = true\nallow_privileged_gpu = true", slice(gpuA, 1))
-	spec := build(t, o)
-	must.True(t, spec.Host.Privileged)
-	must.SliceContains(t, spec.Config.Env, "CUDA_VISIBLE_DEVICES=GPU-aaaa")
-}
-
-// A link that the task made in an earlier run must not open the host to the next.
-func TestLinksOutOfTheAllocationAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, target := range map[string]string{"existing": "/etc", "dangling": "/nowhere/at/all"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := newOrder(t, `volumes = ["local/link/sub:/x"]`, `volumes { enabled = true }`)
-			must.NoError(t, os.Symlink(target, filepath.Join(o.task.TaskDir().LocalDir, "link")))
-			_, _, err := o.build()
-			must.ErrorContains(t, err, "it leaves the allocation's directory")
-		})
-	}
-	o := newOrder(t, `volumes = ["local/inner/sub:/x"]`, ``)
-	must.NoError(t, os.Symlink("real", filepath.Join(o.task.TaskDir().LocalDir, "inner")))
-	must.NoError(t, os.Mkdir(filepath.Join(o.task.TaskDir().LocalDir, "real"), 0o755))
-	must.True(t, strings.HasSuffix(build(t, o).Host.Binds[4], "local/inner/sub:/x"))
 }

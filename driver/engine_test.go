@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -260,87 +259,6 @@ func carries(has, wants map[string]string) bool {
 
 func (e *fakeEngine) Stats(_ context.Context, id string) (docker.Sample, error) {
 	return docker.Sample{Time: time.Now(), CPUPercent: 50, MemoryUsage: 1 << 20}, e.withContainer("Stats", id, func(*fakeContainer) error { return nil })
-}
-
-// say is a line that the container writes to its output.
-func (e *fakeEngine) say(id, line string) {
-	e.change(func() { e.containers[id].lines = append(e.containers[id].lines, line) })
-}
-
-// Logs numbers the lines: the mark of the nth has a time of n seconds.
-func (e *fakeEngine) Logs(ctx context.Context, id string, from docker.LogPosition, _ bool, stdout, _ docker.LineSink) error {
-	if e.unreadable {
-		return docker.ErrLogsUnreadable
-	}
-	next := 0
-	if !from.Stdout.Time.IsZero() {
-		next = int(from.Stdout.Time.Unix())
-	}
-	for {
-		var lines []string
-		ended := false
-		if err := e.await(ctx, func() bool {
-			c, ok := e.containers[id]
-			if ended = !ok || !c.Running; ok {
-				lines = slices.Clone(c.lines[min(next, len(c.lines)):])
-			}
-			return !e.away && (ended || len(lines) > 0)
-		}); err != nil {
-			return err
-		}
-		for _, line := range lines {
-			next++
-			mark := docker.LogMark{Time: time.Unix(int64(next), 0).UTC(), Count: 1}
-			if err := stdout(mark, bytes.NewBufferString(line+"\n").Bytes()); err != nil {
-				return err
-			}
-		}
-		if ended && len(lines) == 0 {
-			return nil
-		}
-	}
-}
-
-func (e *fakeEngine) Exec(_ context.Context, id string, cmd []string, _ int) (docker.ExecResult, error) {
-	return docker.ExecResult{Stdout: []byte(cmd[0]), Code: 3}, e.withContainer("Exec", id, func(*fakeContainer) error { return nil })
-}
-
-func (e *fakeEngine) ExecStream(_ context.Context, id string, req docker.ExecStreamRequest) (int, error) {
-	if err := e.withContainer("ExecStream", id, func(*fakeContainer) error { return nil }); err != nil {
-		return 0, err
-	}
-	_, err := fmt.Fprintln(req.Stdout, req.Cmd[0])
-	return 7, err
-}
-
-func (e *fakeEngine) CreateSandbox(_ context.Context, spec docker.SandboxSpec) (s docker.Sandbox, created bool, err error) {
-	err = e.ask("CreateSandbox", func() error {
-		_, there := e.sandboxes[spec.Name]
-		e.sandboxes[spec.Name] = spec
-		s, created = docker.Sandbox{ID: spec.Name, Key: "/run/netns/" + spec.Name}, !there
-		return nil
-	})
-	return s, created, err
-}
-
-func (e *fakeEngine) FindSandbox(_ context.Context, labels map[string]string) (s docker.Sandbox, err error) {
-	err = e.ask("FindSandbox", func() error {
-		for name, spec := range e.sandboxes {
-			if carries(spec.Labels, labels) {
-				s = docker.Sandbox{ID: name}
-				return nil
-			}
-		}
-		return docker.ErrNotFound
-	})
-	return s, err
-}
-
-func (e *fakeEngine) RemoveSandbox(_ context.Context, id string) error {
-	return e.ask("RemoveSandbox", func() error {
-		delete(e.sandboxes, id)
-		return nil
-	})
 }
 
 // running returns the containers that run.

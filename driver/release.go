@@ -61,12 +61,22 @@ func (k *keeper) end(ctx context.Context, a attempt) error {
 	return k.settle(ctx, a)
 }
 
-// bury ends an attempt that nobody looked after and whose container is gone.
+// bury ends an attempt that nobody looks after.
 func (k *keeper) bury(ctx context.Context, a attempt) error {
 	if err := k.custody.take(ctx, a.ID); err != nil {
 		return err
 	}
 	return k.end(ctx, a)
+}
+
+// endEarlier ends what an earlier process of the plugin left of an attempt, if it
+// left anything.
+func (k *keeper) endEarlier(ctx context.Context, id string) error {
+	a, found, err := k.journal.read(id)
+	if err != nil || !found {
+		return err
+	}
+	return k.bury(ctx, a)
 }
 
 // settle does what is left to do for an attempt. It can be repeated.

@@ -57,6 +57,9 @@ type start struct {
 // first, what other tasks may have to wait for comes last.
 func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	if err := s.prepare(); err != nil {
+		// Nomad repeats a call that an earlier process did not answer, and that
+		// process may have come further than this one.
+		s.tellUndone(s.services.keeper.endEarlier(context.WithoutCancel(s.ctx), s.task.ID))
 		return nil, nil, err
 	}
 	spec, remarks, err := s.order.build()
@@ -72,7 +75,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	}
 	h, out, err := s.launch(spec)
 	if err != nil {
-		s.takeBack(a)
+		s.tellUndone(s.services.keeper.end(context.WithoutCancel(s.ctx), a))
 		return nil, nil, err
 	}
 	return h, out, nil
@@ -123,9 +126,9 @@ func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
 	return h, out, err
 }
 
-// takeBack ends an attempt that failed.
-func (s *start) takeBack(a attempt) {
-	if err := s.services.keeper.end(context.WithoutCancel(s.ctx), a); err != nil {
+// tellUndone says so if a failed start could not be taken back at once.
+func (s *start) tellUndone(err error) {
+	if err != nil {
 		s.plugin.announcer.tell(s.task, "Not all of the failed start could be undone, which will be tried again: "+err.Error())
 	}
 }

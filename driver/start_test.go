@@ -211,6 +211,22 @@ func TestStartingTwiceIsOneStart(t *testing.T) {
 	w.nothingLeft()
 }
 
+// If the repeated call fails, what the first one did is taken back too.
+func TestFailedRepetitionTakesBackTheFirstCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 1))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	d = w.boot()
+	w.engine.fail("EnsureImage", docker.ErrImage)
+	_, _, err = d.StartTask(task)
+	must.ErrorContains(t, err, "image cannot be had")
+	w.nothingLeft()
+}
+
 // A container that an earlier start of the task left is pinned to what was booked
 // then: it is replaced, never taken over.
 func TestEarlierContainerIsReplaced(t *testing.T) {
