@@ -19,7 +19,7 @@ type Snapshot struct {
 // GPU is one GPU of a snapshot.
 type GPU struct {
 	ID     GPUID
-	State  GPUState // zero if no device plugin reported it
+	State  GPUState // zero if no device plugin reported it, or it could not be read
 	Ledger *Ledger  // nil if it could not be read
 }
 

@@ -224,4 +224,6 @@ func TestNew_refuses_nonsense(t *testing.T) {
 	t.Parallel()
 	_, err := consul.New(consul.Config{Address: "gopher://here"})
 	must.ErrorContains(t, err, "gopher")
+	_, err = consul.New(consul.Config{Prefix: "/"})
+	must.ErrorIs(t, err, allocator.ErrInvalid)
 }

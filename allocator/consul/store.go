@@ -54,6 +54,10 @@ var _ allocator.Store = (*Store)(nil)
 
 // New returns a store. It reads certificate files, but does not talk to Consul.
 func New(config Config) (*Store, error) {
+	prefix := strings.Trim(cmp.Or(config.Prefix, DefaultPrefix), "/") + "/"
+	if prefix == "/" {
+		return nil, fmt.Errorf("prefix %q: the table must not be mixed with all other keys: %w", config.Prefix, allocator.ErrInvalid)
+	}
 	conf := api.DefaultConfig()
 	conf.Address = cmp.Or(config.Address, conf.Address)
 	conf.Token = cmp.Or(config.Token, conf.Token)
@@ -65,7 +69,7 @@ func New(config Config) (*Store, error) {
 		client:  client,
 		http:    conf.HttpClient, // set by NewClient, as are address and token
 		address: conf.Address,
-		prefix:  strings.Trim(cmp.Or(config.Prefix, DefaultPrefix), "/") + "/",
+		prefix:  prefix,
 		token:   conf.Token != "",
 	}
 	s.closed, s.close = context.WithCancel(context.Background())

@@ -17,8 +17,7 @@ import (
 const patience = 30 * time.Second
 
 // Run tests that a store does what allocator.Store says. Each call of newStore
-// returns another handle on one and the same store, which is empty at first
-// within each call of t.Run: newStore is told the test and may use its name.
+// returns a store of its own, which is empty.
 func Run(t *testing.T, newStore func(t testing.TB) allocator.Store) {
 	tests := []struct {
 		name string
