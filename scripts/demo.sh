@@ -37,9 +37,9 @@ say_why_not() {
 run_job() {
   say "[7/7] Two tasks: 4 and 6 units of one GPU"
   "$NOMAD" job run -detach "$GPU_MEM_ROOT/example/two-tasks/two-tasks.nomad.hcl" >/dev/null
-  wait_until 90 all_run && return
+  wait_until 180 all_run && return
   say_why_not >&2
-  die "after 90 s these tasks run: $(running_tasks | tr '\n' ' ')"
+  die "after 180 s these tasks run: $(running_tasks | tr '\n' ' ')"
 }
 
 say_what_next() {
