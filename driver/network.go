@@ -34,11 +34,11 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	if err != nil {
 		return nil, false, fmt.Errorf("the group's network cannot be made: %w; infra_image is %q", err, s.settings.InfraImage)
 	}
-	return &drivers.NetworkIsolationSpec{
-		Mode:   drivers.NetIsolationModeGroup,
-		Path:   sandbox.Key,
-		Labels: map[string]string{sandboxContainer: sandbox.ID, sandboxHostname: hostname},
-	}, created, nil
+	labels := map[string]string{sandboxContainer: sandbox.ID}
+	if hostname != "" { // else Nomad names the group in its hosts file by the container
+		labels[sandboxHostname] = hostname
+	}
+	return &drivers.NetworkIsolationSpec{Mode: drivers.NetIsolationModeGroup, Path: sandbox.Key, Labels: labels}, created, nil
 }
 
 // DestroyNetwork removes the pause container. After a restart Nomad may have no spec;

@@ -172,9 +172,10 @@ func TestGroupNetwork(t *testing.T) {
 	must.True(t, created)
 	must.Eq(t, "h", spec.Labels["docker_sandbox_hostname"])
 	must.NotEq(t, "", spec.Path)
-	_, created, err = d.plugin.CreateNetwork(allocID, nil)
+	again, created, err := d.plugin.CreateNetwork(allocID, nil)
 	must.NoError(t, err)
 	must.False(t, created)
+	must.MapNotContainsKey(t, again.Labels, "docker_sandbox_hostname", must.Sprint("an empty name would be taken for one"))
 
 	task := w.task(``)
 	task.NetworkIsolation = spec

@@ -176,7 +176,7 @@ func (s *start) networkFiles() error {
 
 func (s *start) pullImage() error {
 	job := s.order.job
-	s.plugin.announcer.tell(s.task, "Downloading image", "image", job.Image)
+	s.plugin.announcer.tell(s.task, "Preparing image "+job.Image, "image", job.Image)
 	request := docker.PullRequest{
 		Ref:          job.Image,
 		Force:        job.ForcePull,
