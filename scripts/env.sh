@@ -5,7 +5,7 @@
 
 GPU_MEM_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${GPU_MEM_SLOT:=0}"
-: "${GPU_MEM_RUN:=/var/lib/nomad-gpu-mem/cluster-$GPU_MEM_SLOT}"
+: "${GPU_MEM_RUN:=/var/lib/gpu-mem-dev/$GPU_MEM_SLOT}"
 GPU_MEM_RUN=$(realpath -m "$GPU_MEM_RUN")
 : "${GPU_MEM_CACHE:=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nomad-gpu-mem}"
 : "${GPU_MEM_STORE:=$(cat "$GPU_MEM_RUN/store" 2>/dev/null || echo file)}"

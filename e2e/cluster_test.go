@@ -1,0 +1,180 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/consul"
+	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/nvml/fakenvml"
+)
+
+// cluster is one running development cluster.
+type cluster struct {
+	run   string            // its run directory
+	env   []string          // for its scripts
+	vars  map[string]string // what it exports to its users
+	nomad *api.Client
+	table *allocator.Table
+	cri   *docker.Client
+}
+
+// startCluster brings a cluster up in a slot of its own, with these GPUs.
+func startCluster(slot int, gpus fakenvml.State, settings ...string) (*cluster, error) {
+	run, err := os.MkdirTemp("", "gpu-mem-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	state := filepath.Join(run, "gpus.state")
+	if err := gpus.Write(state); err != nil {
+		return nil, err
+	}
+	c := &cluster{run: run}
+	c.env = append(os.Environ(),
+		"GPU_MEM_SLOT="+strconv.Itoa(slot), "GPU_MEM_RUN="+run, "GPU_MEM_STORE=consul",
+		"GPU_MEM_GPUS=fake", "GPU_MEM_FAKE_STATE="+state)
+	c.env = append(c.env, settings...)
+	if _, err := c.script("cluster.sh", "up"); err != nil {
+		return c, err
+	}
+	return c, c.connect()
+}
+
+// connect makes the clients from what the cluster exports.
+func (c *cluster) connect() error {
+	exports, err := c.script("cluster.sh", "env")
+	if err != nil {
+		return err
+	}
+	c.vars = parseExports(exports)
+	if c.nomad, err = api.NewClient(&api.Config{Address: c.vars["NOMAD_ADDR"]}); err != nil {
+		return err
+	}
+	store, err := consul.New(consul.Config{Address: c.vars["CONSUL_HTTP_ADDR"], Prefix: "gpu-mem"})
+	if err != nil {
+		return err
+	}
+	c.table = allocator.NewTable(store)
+	c.cri, err = docker.New(docker.Config{Endpoint: c.vars["DOCKER_HOST"]})
+	return err
+}
+
+// down stops all of the cluster and removes its directory.
+func (c *cluster) down() error {
+	_, err := c.script("cluster.sh", "down")
+	return errors.Join(err, os.RemoveAll(c.run))
+}
+
+// script runs one of the development cluster's scripts in this cluster's slot.
+func (c *cluster) script(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join("..", "scripts", name), args...)
+	cmd.Env = c.env
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out.String(), log.String())
+	}
+	return out.String(), nil
+}
+
+// cli runs the operator's command line against this cluster's table.
+func (c *cluster) cli(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join("..", "bin", "nomad-gpu-mem"), args...)
+	cmd.Env = os.Environ()
+	for key, value := range c.vars {
+		cmd.Env = append(cmd.Env, key+"="+value)
+	}
+	out, err := cmd.CombinedOutput()
+	must.NoError(t, err, must.Sprintf("%v: %s", args, out))
+	return string(out)
+}
+
+// processes returns the pids of this cluster's processes with the given name,
+// such as a plugin's file name in the plugin directory.
+func (c *cluster) processes(t *testing.T, name string) []int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	must.NoError(t, err)
+	var pids []int
+	for _, dir := range dirs {
+		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil {
+			continue // ended meanwhile
+		}
+		argv0, rest, _ := strings.Cut(string(cmdline), "\x00")
+		if filepath.Base(argv0) == name && strings.Contains(argv0+rest, c.run) {
+			pid, err := strconv.Atoi(filepath.Base(dir))
+			must.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// kill ends the cluster's processes of that name the hard way, and returns once
+// they are gone.
+func (c *cluster) kill(t *testing.T, name string) {
+	t.Helper()
+	pids := c.processes(t, name)
+	must.SliceNotEmpty(t, pids, must.Sprintf("no process %s of this cluster", name))
+	for _, pid := range pids {
+		must.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	eventually(t, 10*time.Second, name+" is gone", func() error {
+		for _, pid := range c.processes(t, name) {
+			for _, old := range pids {
+				if pid == old {
+					return fmt.Errorf("pid %d lives", pid)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// parseExports reads lines of `export NAME='value'`.
+func parseExports(text string) map[string]string {
+	vars := map[string]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
+		if name, value, ok := strings.Cut(line, "="); ok {
+			vars[name] = strings.Trim(value, `'"`)
+		}
+	}
+	return vars
+}
+
+// eventually repeats check until it returns nil.
+func eventually(t *testing.T, within time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
