@@ -1,9 +1,10 @@
 // Nomad-gpu-mem lets several Nomad tasks share one GPU by its memory.
 //
-// One program has three roles, and its name decides which: in Nomad's
+// One program has several roles, and its name decides which: in Nomad's
 // plugin_dir it stands as nomad-device-gpu-mem and as nomad-driver-gpu-docker,
 // since a process can serve one type of plugin only; under any other name it is
-// the command line. Where to look next:
+// the command line. The driver also starts it by itself, once a task, to hold
+// log pipes open. Where to look next:
 //
 //   - role.go: the choice of the role
 //   - wiring.go: the one place where the parts are put together
@@ -19,6 +20,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"nomad-gpu-mem/driver"
 )
 
 func main() { os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:])) }
@@ -36,6 +39,11 @@ func run(name string, args []string) int {
 		serveDevice()
 	case driverRole:
 		serveDriver()
+	case holderRole:
+		if err := driver.Hold(args); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	case commandRole:
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()

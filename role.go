@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/nomad/plugins/base"
+
+	"nomad-gpu-mem/driver"
 )
 
 // role is what a process of this program is for.
@@ -13,6 +15,7 @@ const (
 	commandRole role = iota
 	deviceRole
 	driverRole
+	holderRole
 )
 
 // The names of the program in Nomad's plugin_dir. The agent's plugin blocks are
@@ -26,6 +29,9 @@ const (
 // Nomad started, and the command line started by Nomad, are mistakes: the error
 // says what to do.
 func roleOf(name string, byNomad bool) (role, error) {
+	if name == driver.HolderName {
+		return holderRole, nil
+	}
 	plugin, isPlugin := map[string]role{deviceName: deviceRole, driverName: driverRole}[name]
 	switch {
 	case isPlugin && byNomad:

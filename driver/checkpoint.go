@@ -1,10 +1,11 @@
 package driver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 
 	"nomad-gpu-mem/driver/docker"
@@ -13,12 +14,18 @@ import (
 // checkpoint keeps how far a container's output was copied in a file in the task's
 // directory. That directory is not mounted into the container, but parts of it are:
 // the file is reached through os.Root, which no link can lead astray.
+//
+// It is written after each piece of output, in place and with one call: a plugin that
+// is killed repeats one piece at most.
 type checkpoint struct {
-	dir       string
+	file      *os.File
 	container string
 }
 
-const checkpointFile = ".gpu-docker-logs.json"
+const (
+	checkpointFile = ".gpu-docker-logs.json"
+	checkpointSize = 512 // of the file: the record, and blanks
+)
 
 // checkpointText is the file's content.
 type checkpointText struct {
@@ -26,45 +33,45 @@ type checkpointText struct {
 	Position  docker.LogPosition `json:"position"`
 }
 
-// load returns where to go on: the beginning if nothing was saved of this container.
-func (c checkpoint) load() (docker.LogPosition, error) {
+// openCheckpoint returns where to go on: the beginning if nothing was saved of this
+// container, and also together with an error.
+func openCheckpoint(dir, container string) (*checkpoint, docker.LogPosition, error) {
 	var begin docker.LogPosition
-	root, err := os.OpenRoot(c.dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return begin, err
+		return nil, begin, err
 	}
 	defer root.Close()
-	text, err := root.ReadFile(checkpointFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return begin, nil
-	}
+	file, err := root.OpenFile(checkpointFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return begin, err
+		return nil, begin, err
+	}
+	c := &checkpoint{file: file, container: container}
+	text, err := io.ReadAll(io.LimitReader(file, checkpointSize))
+	if err != nil || len(text) == 0 {
+		return c, begin, err
 	}
 	var saved checkpointText
 	if err := json.Unmarshal(text, &saved); err != nil {
-		return begin, fmt.Errorf("%s: %w", checkpointFile, err)
+		return c, begin, fmt.Errorf("%s: %w", checkpointFile, err)
 	}
-	if saved.Container != c.container {
-		return begin, nil
+	if saved.Container != container {
+		return c, begin, nil
 	}
-	return saved.Position, nil
+	return c, saved.Position, nil
 }
 
-// save replaces the file, so that a crash leaves the old one or the new one.
-func (c checkpoint) save(position docker.LogPosition) error {
+func (c *checkpoint) save(position docker.LogPosition) error {
 	text, err := json.Marshal(checkpointText{c.container, position})
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(c.dir)
-	if err != nil {
-		return err
+	if len(text) >= checkpointSize {
+		return errors.New("log checkpoint is too long")
 	}
-	defer root.Close()
-	const temporary = checkpointFile + ".new"
-	if err := root.WriteFile(temporary, text, 0o600); err != nil {
-		return err
-	}
-	return root.Rename(temporary, checkpointFile)
+	record := append(text, bytes.Repeat([]byte(" "), checkpointSize-len(text)-1)...)
+	_, err = c.file.WriteAt(append(record, '\n'), 0)
+	return err
 }
+
+func (c *checkpoint) close() { _ = c.file.Close() }

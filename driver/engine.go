@@ -52,6 +52,7 @@ type Table interface {
 	Claim(ctx context.Context, owner allocator.Owner, attempt string, bookings []allocator.Booking) error
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
+	Reach(ctx context.Context) error
 	Close() error
 }
 

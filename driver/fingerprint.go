@@ -14,7 +14,7 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-// infoTimeout bounds one question to the daemon.
+// infoTimeout bounds one question to the daemon, or to the allocation table.
 const infoTimeout = 10 * time.Second
 
 // Fingerprint tells Nomad whether tasks can run here: at once, and then when
@@ -26,12 +26,14 @@ func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, 
 		defer cancel()
 		defer context.AfterFunc(p.ctx, cancel)()
 		var last *drivers.Fingerprint
-		seen := false // the daemon has answered before
+		var before looks
 		every(ctx, p.pace.fingerprint, func() {
-			next := p.fingerprint(ctx, seen)
-			seen = seen || next.Health == drivers.HealthStateHealthy
+			next := p.fingerprint(ctx, &before)
 			if last != nil && sameFingerprint(last, next) {
 				return
+			}
+			if next.HealthDescription != drivers.DriverHealthy {
+				p.logger.Warn("not all tasks can run on this node", "reason", next.HealthDescription)
 			}
 			select {
 			case ch <- next:
@@ -43,22 +45,38 @@ func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, 
 	return ch, nil
 }
 
-func (p *Plugin) fingerprint(ctx context.Context, seen bool) *drivers.Fingerprint {
+// looks is what earlier looks found.
+type looks struct {
+	seen  bool  // the daemon has answered before
+	table error // why the table does not answer, since it does not
+}
+
+func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Fingerprint {
 	s, err := p.serving()
 	if err != nil {
-		return away(seen, err)
+		return away(before.seen, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
-	defer cancel()
-	info, err := s.engine.Info(ctx)
+	info, err := askFor(ctx, s.engine.Info)
 	if err != nil {
-		return away(seen, fmt.Errorf("docker does not answer: %w", err))
+		return away(before.seen, fmt.Errorf("docker does not answer: %w", err))
+	}
+	before.seen = true
+	_, table := askFor(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.table.Reach(ctx) })
+	if table == nil || before.table == nil { // one text for one outage: a new one would be a change of the node
+		before.table = table
 	}
 	return &drivers.Fingerprint{
 		Attributes:        nodeAttributes(s.settings, info),
 		Health:            drivers.HealthStateHealthy,
-		HealthDescription: describe(s.settings, info),
+		HealthDescription: describe(s.settings, info, before.table),
 	}
+}
+
+// askFor asks one question, but not for long.
+func askFor[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	return question(ctx)
 }
 
 // away is the state of a node whose daemon does not answer: without Docker as far as
@@ -71,13 +89,21 @@ func away(seen bool, err error) *drivers.Fingerprint {
 	return &drivers.Fingerprint{Health: health, HealthDescription: err.Error()}
 }
 
-// describe says what people should know of a healthy driver. A daemon without the
-// NVIDIA runtime still runs tasks that need no GPU.
-func describe(s settings, info docker.Info) string {
-	if slices.Contains(info.Runtimes, s.NvidiaRuntime) {
+// describe says what people should know of a healthy driver. Without the NVIDIA
+// runtime or the allocation table it still runs tasks that need no GPU, so it stays
+// healthy: Nomad would place none of them on an unhealthy driver.
+func describe(s settings, info docker.Info, table error) string {
+	var missing []string
+	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
+		missing = append(missing, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
+	}
+	if table != nil {
+		missing = append(missing, fmt.Sprintf("the allocation table does not answer: %v", table))
+	}
+	if len(missing) == 0 {
 		return drivers.DriverHealthy
 	}
-	return fmt.Sprintf("Healthy for tasks without GPU memory only: docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime)
+	return "Healthy for tasks without GPU memory only: " + strings.Join(missing, "; ")
 }
 
 func nodeAttributes(s settings, info docker.Info) map[string]*pstructs.Attribute {

@@ -98,7 +98,6 @@ func (w *world) newPlugin() *Plugin {
 		sweep:       10 * time.Millisecond,
 		assert:      10 * time.Millisecond,
 		retry:       10 * time.Millisecond,
-		checkpoint:  10 * time.Millisecond,
 		recovery:    50 * time.Millisecond,
 	}
 	return p

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -24,13 +23,23 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 	if s.settings.DisableLogCollection || discarded(h.task) {
 		return
 	}
+	dir := h.task.TaskDir().Dir
+	saved, position, err := openCheckpoint(dir, h.container)
+	if err != nil {
+		p.logger.Warn("logs are copied from their beginning", "task_id", h.task.ID, "error", err)
+	}
+	if saved != nil {
+		defer saved.close()
+	}
 	c := &logCopier{
 		plugin:     p,
 		handle:     h,
 		engine:     s.engine,
-		checkpoint: checkpoint{dir: h.task.TaskDir().Dir, container: h.container},
-		stdout:     &fifo{path: h.task.StdoutPath, retry: p.pace.retry},
-		stderr:     &fifo{path: h.task.StderrPath, retry: p.pace.retry},
+		checkpoint: saved,
+		position:   position,
+		holder:     holder{dir},
+		stdout:     &fifo{path: h.task.StdoutPath},
+		stderr:     &fifo{path: h.task.StderrPath},
 	}
 	c.run(h.ctx)
 }
@@ -45,39 +54,56 @@ type logCopier struct {
 	plugin         *Plugin
 	handle         *handle
 	engine         Containers
-	checkpoint     checkpoint
+	checkpoint     *checkpoint        // nil if there is no place for it
+	position       docker.LogPosition // what the pipes have taken
+	holder         holder
 	stdout, stderr *fifo
-
-	mu       sync.Mutex
-	position docker.LogPosition // what the pipes have taken
-	saved    docker.LogPosition
 }
 
+// run copies until there will be no more output, or until ctx ends. Only in the
+// first case is the end of the pipes the end of the task's output.
 func (c *logCopier) run(ctx context.Context) {
-	defer c.stdout.close()
-	defer c.stderr.close()
-	position, err := c.checkpoint.load()
-	if err != nil {
-		c.plugin.logger.Warn("logs are copied from their beginning", "task_id", c.handle.task.ID, "error", err)
+	defer c.closePipes()
+	for c.openPipes(ctx) && c.follow(ctx) {
+		c.closePipes()
+		if !pause(ctx, c.plugin.pace.retry) {
+			return
+		}
 	}
-	c.position, c.saved = position, position
+	if ctx.Err() == nil {
+		c.endHolder()
+	}
+}
 
-	saving, done := context.WithCancel(ctx)
-	var saver sync.WaitGroup
-	saver.Go(func() { every(saving, c.plugin.pace.checkpoint, c.save) })
-	defer c.save()
-	defer saver.Wait()
-	defer done()
+// openPipes waits for Nomad's log collector.
+func (c *logCopier) openPipes(ctx context.Context) bool {
+	for c.stdout.open() != nil || c.stderr.open() != nil {
+		if !pause(ctx, c.plugin.pace.retry) {
+			return false
+		}
+	}
+	if err := c.holder.start(c.stdout.file, c.stderr.file); err != nil {
+		c.plugin.logger.Warn("a task's log would end with this plugin", "task_id", c.handle.task.ID, "error", err)
+	}
+	return true
+}
 
-	for c.follow(ctx) && pause(ctx, c.plugin.pace.retry) {
+func (c *logCopier) closePipes() {
+	c.stdout.close()
+	c.stderr.close()
+}
+
+func (c *logCopier) endHolder() {
+	if err := c.holder.stop(); err != nil {
+		c.plugin.logger.Debug("the process that holds a task's log pipes was not ended; it ends with Nomad's log collector",
+			"task_id", c.handle.task.ID, "error", err)
 	}
 }
 
 // follow copies until the container has ended, and reports whether to try again.
 func (c *logCopier) follow(ctx context.Context) (again bool) {
-	err := c.engine.Logs(ctx, c.handle.container, c.at(), c.handle.tty,
-		c.sink(ctx, c.stdout, func(p *docker.LogPosition) *docker.LogMark { return &p.Stdout }),
-		c.sink(ctx, c.stderr, func(p *docker.LogPosition) *docker.LogMark { return &p.Stderr }))
+	err := c.engine.Logs(ctx, c.handle.container, c.position, c.handle.tty,
+		c.sink(ctx, c.stdout, &c.position.Stdout), c.sink(ctx, c.stderr, &c.position.Stderr))
 	switch {
 	case err == nil || ctx.Err() != nil || errors.Is(err, docker.ErrNotFound):
 		return false
@@ -90,33 +116,22 @@ func (c *logCopier) follow(ctx context.Context) (again bool) {
 	}
 }
 
-func (c *logCopier) sink(ctx context.Context, to *fifo, mark func(*docker.LogPosition) *docker.LogMark) docker.LineSink {
+// sink writes pieces of one stream, and notes each as soon as the pipe has it. Both
+// sinks are called from one goroutine.
+func (c *logCopier) sink(ctx context.Context, to *fifo, mark *docker.LogMark) docker.LineSink {
 	return func(at docker.LogMark, data []byte) error {
 		if err := to.write(ctx, data); err != nil {
 			return err
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		*mark(&c.position) = at
+		*mark = at
+		if c.checkpoint == nil {
+			return nil
+		}
+		if err := c.checkpoint.save(c.position); err != nil {
+			c.plugin.logger.Warn("how far logs were copied cannot be saved: they will come twice after a restart of this plugin",
+				"task_id", c.handle.task.ID, "error", err)
+			c.checkpoint = nil
+		}
 		return nil
 	}
-}
-
-func (c *logCopier) at() docker.LogPosition {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.position
-}
-
-func (c *logCopier) save() {
-	position := c.at()
-	if position == c.saved {
-		return
-	}
-	if err := c.checkpoint.save(position); err != nil {
-		c.plugin.logger.Warn("how far logs were copied could not be saved: some may come twice after a restart",
-			"task_id", c.handle.task.ID, "error", err)
-		return
-	}
-	c.saved = position
 }

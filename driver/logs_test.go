@@ -15,38 +15,53 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-// collector reads a pipe as Nomad's log collector does. It can be ended and replaced.
+// collector reads a pipe as Nomad's log collector does: until its last writer is
+// gone, and never again after that. It can be ended and replaced.
 type collector struct {
+	path string
 	mu   sync.Mutex
 	text []byte
-	file *os.File
+	quit chan struct{}
 	done sync.WaitGroup
 }
 
 func collect(t *testing.T, path string) *collector {
 	t.Helper()
-	// Opened for both, a pipe needs no writer to be opened.
-	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
-	must.NoError(t, err)
-	c := &collector{file: file}
+	c := &collector{path: path, quit: make(chan struct{})}
 	c.done.Go(func() {
-		buffer := make([]byte, 1024)
-		for {
-			n, err := file.Read(buffer)
-			c.mu.Lock()
-			c.text = append(c.text, buffer[:n]...)
-			c.mu.Unlock()
-			if err != nil {
-				return
-			}
+		file, err := os.Open(path) // waits for a writer
+		if err != nil {
+			return
 		}
+		defer file.Close()
+		go func() { // a read that waits ends with the file
+			<-c.quit
+			_ = file.SetReadDeadline(time.Now())
+		}()
+		_, _ = io.Copy(c, file)
+		<-c.quit
 	})
 	t.Cleanup(c.end)
 	return c
 }
 
+func (c *collector) Write(data []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, data...)
+	return len(data), nil
+}
+
 func (c *collector) end() {
-	_ = c.file.Close()
+	select {
+	case <-c.quit:
+		return
+	default:
+		close(c.quit)
+	}
+	if writer, err := os.OpenFile(c.path, os.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
+		defer writer.Close() // a collector that still waits for a writer has one now
+	}
 	c.done.Wait()
 }
 
@@ -112,55 +127,97 @@ func TestLogsOfAnUnreadableLogDriver(t *testing.T) {
 	w.engine.unreadable = true
 	task := w.task(``)
 	task.StdoutPath = mkfifo(t)
+	collect(t, task.StdoutPath)
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	eventually(t, func() bool { return d.told("No logs: the task's log driver cannot be read back") })
 }
 
+// A pipe that is full waits for its reader, and gives up with its context.
 func TestFifoGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
-	f := &fifo{path: mkfifo(t), retry: time.Millisecond}
-	defer f.close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	must.ErrorIs(t, f.write(ctx, []byte("nobody reads")), context.DeadlineExceeded)
-
-	// A pipe that is full waits for its reader, and gives up as well.
+	f := &fifo{path: mkfifo(t)}
+	must.ErrorIs(t, f.open(), syscall.ENXIO, must.Sprint("nobody reads"))
 	reader, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	must.NoError(t, err)
 	defer reader.Close()
-	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	must.NoError(t, f.open())
+	defer f.close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	must.ErrorIs(t, f.write(ctx, make([]byte, 1<<20)), context.DeadlineExceeded)
+	must.ErrorIs(t, f.write(ctx, make([]byte, 1<<20)), os.ErrDeadlineExceeded)
 }
 
 func TestFifoWritesMoreThanAPipeHolds(t *testing.T) {
 	t.Parallel()
 	path := mkfifo(t)
 	c := collect(t, path)
-	f := &fifo{path: path, retry: time.Millisecond}
+	f := &fifo{path: path}
+	eventually(t, func() bool { return f.open() == nil })
 	defer f.close()
 	must.NoError(t, f.write(t.Context(), make([]byte, 1<<20)))
 	eventually(t, func() bool { return len(c.got()) == 1<<20 })
 }
 
+// A holder keeps a pipe from ending. There is one a task, and it ends when it is
+// told to or when nobody reads any more.
+func TestHolder(t *testing.T) {
+	t.Parallel()
+	path := mkfifo(t)
+	logs := collect(t, path)
+	h := holder{t.TempDir()}
+	write := func(text string) {
+		f := &fifo{path: path}
+		eventually(t, func() bool { return f.open() == nil })
+		defer f.close()
+		must.NoError(t, h.start(f.file))
+		must.NoError(t, f.write(t.Context(), []byte(text)))
+	}
+	write("one\n")
+	write("two\n")
+	eventually(t, func() bool { return logs.got() == "one\ntwo\n" })
+
+	must.NoError(t, h.stop())
+	must.NoError(t, h.stop(), must.Sprint("there is none any more, or it is about to go"))
+	eventually(t, h.free)
+	logs.end()
+	logs = collect(t, path)
+	write("three\n")
+	eventually(t, func() bool { return logs.got() == "three\n" })
+	logs.end()
+	eventually(t, h.free)
+}
+
+// free reports whether no holder is there.
+func (h holder) free() bool {
+	lock, err := h.lock()
+	if err != nil {
+		return false
+	}
+	return lock.Close() == nil
+}
+
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := checkpoint{dir: dir, container: "c1"}
-	position, err := c.load()
+	c, position, err := openCheckpoint(dir, "c1")
 	must.NoError(t, err)
 	must.Eq(t, docker.LogPosition{}, position)
+	defer c.close()
 
-	want := docker.LogPosition{Stdout: docker.LogMark{Time: time.Unix(5, 7).UTC(), Count: 2}}
-	must.NoError(t, c.save(want))
-	position, err = c.load()
-	must.NoError(t, err)
-	must.Eq(t, want, position)
+	for count := range 3 {
+		want := docker.LogPosition{Stdout: docker.LogMark{Time: time.Unix(5, 7).UTC(), Count: 12 - 5*count}}
+		must.NoError(t, c.save(want))
+		again, position, err := openCheckpoint(dir, "c1")
+		must.NoError(t, err)
+		must.Eq(t, want, position)
+		again.close()
+	}
 
-	position, err = checkpoint{dir: dir, container: "c2"}.load()
+	other, position, err := openCheckpoint(dir, "c2")
 	must.NoError(t, err)
 	must.Eq(t, docker.LogPosition{}, position, must.Sprint("another container begins anew"))
+	other.close()
 }
 
 // A task may plant a link where the file is to be: it must not be followed.
@@ -168,8 +225,9 @@ func TestCheckpointFollowsNoLinkOutOfTheTaskDirectory(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	must.NoError(t, os.WriteFile(outside, []byte("keep"), 0o600))
-	must.NoError(t, os.Symlink(outside, filepath.Join(dir, checkpointFile+".new")))
-	must.Error(t, checkpoint{dir: dir, container: "c"}.save(docker.LogPosition{}))
+	must.NoError(t, os.Symlink(outside, filepath.Join(dir, checkpointFile)))
+	_, _, err := openCheckpoint(dir, "c")
+	must.Error(t, err)
 	file, err := os.Open(outside)
 	must.NoError(t, err)
 	defer file.Close()

@@ -53,7 +53,6 @@ type pace struct {
 	sweep       time.Duration // attempts that nobody looks after
 	assert      time.Duration // claims of running tasks
 	retry       time.Duration // units that another task still holds, a daemon that is away
-	checkpoint  time.Duration // how far logs were copied
 	recovery    time.Duration // how long a recovery waits for a daemon that is away
 }
 
@@ -74,7 +73,6 @@ func New(ctx context.Context, logger hclog.Logger, engine OpenEngine, table Open
 			sweep:       15 * time.Second,
 			assert:      time.Minute,
 			retry:       time.Second,
-			checkpoint:  500 * time.Millisecond,
 			recovery:    20 * time.Second,
 		},
 	}

@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
 )
 
 func TestPluginInfo(t *testing.T) {
@@ -157,10 +160,18 @@ func TestFingerprint(t *testing.T) {
 	must.Eq(t, drivers.HealthStateHealthy, third.Health)
 	must.StrContains(t, third.HealthDescription, `docker has no runtime "nvidia"`)
 
-	w.engine.setAway(true)
+	w.engine.change(func() { w.engine.runtimes = []string{"runc", "nvidia"} })
+	must.Eq(t, drivers.DriverHealthy, (<-prints).HealthDescription)
+	w.store.Fail(fmt.Errorf("dial 127.0.0.1:1: %w", allocator.ErrUnavailable))
 	fourth := <-prints
-	must.Eq(t, drivers.HealthStateUnhealthy, fourth.Health)
-	must.StrContains(t, fourth.HealthDescription, "docker does not answer")
+	must.Eq(t, drivers.HealthStateHealthy, fourth.Health)
+	must.StrContains(t, fourth.HealthDescription, "dial 127.0.0.1:1")
+	w.store.Fail(fmt.Errorf("dial 127.0.0.1:2: %w", allocator.ErrUnavailable))
+
+	w.engine.setAway(true)
+	fifth := <-prints
+	must.Eq(t, drivers.HealthStateUnhealthy, fifth.Health, must.Sprint("an outage of the table is told once"))
+	must.StrContains(t, fifth.HealthDescription, "docker does not answer")
 }
 
 func TestGroupNetwork(t *testing.T) {
