@@ -17,8 +17,8 @@ func (d *device) describe(gpu *GPU) {
 		return Version{major, minor}, ret
 	})
 	if bar1 := may(d, "nvmlDeviceGetBAR1MemoryInfo", d.GetBAR1MemoryInfo); bar1 != nil {
-		total := floorMiB(bar1.Bar1Total)
-		gpu.BAR1MiB = &total
+		total, used := floorMiB(bar1.Bar1Total), ceilMiB(bar1.Bar1Used)
+		gpu.BAR1MiB, gpu.BAR1UsedMiB = &total, &used
 	}
 	gpu.PCIBandwidthMBps = d.pciBandwidth()
 	gpu.MaxCoresClockMHz = widen(may(d, "nvmlDeviceGetMaxClockInfo", clock(d.GetMaxClockInfo, nvml.CLOCK_SM)))
@@ -43,10 +43,39 @@ func (d *device) measure(gpu *GPU) {
 	if rates := may(d, "nvmlDeviceGetUtilizationRates", d.GetUtilizationRates); rates != nil {
 		gpu.UtilizationPct, gpu.MemoryBusyPct = widen(&rates.Gpu), widen(&rates.Memory)
 	}
+	gpu.EncoderPct = widen(may(d, "nvmlDeviceGetEncoderUtilization", first(d.GetEncoderUtilization)))
+	gpu.DecoderPct = widen(may(d, "nvmlDeviceGetDecoderUtilization", first(d.GetDecoderUtilization)))
+	d.measureErrors(gpu)
+}
+
+// measureErrors reads errors that only a reset of the GPU undoes.
+func (d *device) measureErrors(gpu *GPU) {
 	gpu.UncorrectedECC = may(d, "nvmlDeviceGetTotalEccErrors", func() (uint64, nvml.Return) {
 		return d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 	})
+	gpu.ECCL1 = d.errorsIn(nvml.MEMORY_LOCATION_L1_CACHE)
+	gpu.ECCL2 = d.errorsIn(nvml.MEMORY_LOCATION_L2_CACHE)
+	gpu.ECCMemory = d.errorsIn(nvml.MEMORY_LOCATION_DEVICE_MEMORY)
+	gpu.Rows = may(d, "nvmlDeviceGetRemappedRows", func() (Rows, nvml.Return) {
+		_, _, pending, failed, ret := d.GetRemappedRows()
+		return Rows{Pending: pending, Failed: failed}, ret
+	})
 	gpu.RetiredPagesPending = enabled(may(d, "nvmlDeviceGetRetiredPagesPendingStatus", d.GetRetiredPagesPendingStatus))
+}
+
+// errorsIn counts uncorrected errors of one kind of memory.
+func (d *device) errorsIn(location nvml.MemoryLocation) *uint64 {
+	return may(d, "nvmlDeviceGetMemoryErrorCounter", func() (uint64, nvml.Return) {
+		return d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC, location)
+	})
+}
+
+// first drops the second value, over which time the first was measured.
+func first(get func() (uint32, uint32, nvml.Return)) func() (uint32, nvml.Return) {
+	return func() (uint32, nvml.Return) {
+		value, _, ret := get()
+		return value, ret
+	}
 }
 
 func busID(pci nvml.PciInfo) string {

@@ -128,6 +128,7 @@ func readInstance(d *device, parent GPU) GPU {
 	instance.UUID = must(d, "nvmlDeviceGetUUID", d.GetUUID)
 	instance.Name = must(d, "nvmlDeviceGetName", d.GetName)
 	instance.MIGProfile = migProfile(instance.Name)
+	instance.GPUInstance = may(d, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId)
 	d.readMemory(&instance)
 	if d.err != nil {
 		return instance.failed(d.err)

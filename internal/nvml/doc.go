@@ -10,6 +10,7 @@
 //	query    one NVML function, if the library has it
 //	device   what one GPU tells about itself, built from queries
 //	lane     runs queries that may never return, one at a time
+//	xidWatch waits for the errors that drivers report by themselves
 //	Reader   the session with the library and one lane per GPU
 //
 // # What must hold

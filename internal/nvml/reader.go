@@ -22,6 +22,7 @@ type Reader struct {
 	node lane[nodeReading]
 	gpus []*lane[[]GPU]
 	seen map[int][]GPU // by index: who was there at the last good reading
+	xids xidWatch
 }
 
 // NewReader returns a Reader for the library at path, or the one that the
@@ -34,6 +35,7 @@ func NewReader(path string) *Reader {
 		session: session{path: path, library: nvml.New(nvml.WithLibraryPath(path))},
 		turn:    make(chan struct{}, 1),
 		seen:    map[int][]GPU{},
+		xids:    xidWatch{inbox: &xidInbox{}},
 	}
 }
 
@@ -60,7 +62,22 @@ func (r *Reader) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	return &Snapshot{DriverVersion: node.driver, CUDAVersion: node.cuda, GPUs: gpus}, nil
+	r.xids.follow(r.session.library, readable(gpus))
+	s := &Snapshot{DriverVersion: node.driver, CUDAVersion: node.cuda, GPUs: gpus}
+	s.Xids, s.XidsErr = r.xids.inbox.fetch()
+	return s, nil
+}
+
+// readable returns the physical GPUs that answer. One that was lost is thus
+// watched anew when it is back.
+func readable(gpus []GPU) []string {
+	var uuids []string
+	for _, gpu := range gpus {
+		if gpu.Err == nil && gpu.Parent == "" {
+			uuids = append(uuids, gpu.UUID)
+		}
+	}
+	return uuids
 }
 
 // closeTimeout bounds what Close waits for NVML.
@@ -73,7 +90,7 @@ func (r *Reader) Close() {
 	defer cancel()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
-	if r.gpusBusy() {
+	if !r.xids.endWithin(ctx) || r.gpusBusy() {
 		return
 	}
 	r.node.start(ctx, r.session.library, func(*probe) nodeReading {
@@ -93,7 +110,7 @@ func (r *Reader) readNode(ctx context.Context) (nodeReading, error) {
 			return nodeReading{err: err}
 		}
 		node := readNode(p)
-		if node.err != nil && mayEnd {
+		if node.err != nil && mayEnd && r.xids.endWithin(ctx) {
 			r.session.end()
 		}
 		return node

@@ -61,12 +61,13 @@ func TestSnapshotOfTwoGPUs(t *testing.T) {
 			Memory:    &nvml.Memory{TotalMiB: 11175, UsedMiB: 1000, FreeMiB: 10000, ReservedMiB: ptr[uint64](175)},
 			Processes: []nvml.Process{{PID: 79}, {PID: 4242, UsedMiB: ptr[uint64](1000)}},
 			NUMANode:  ptr(0), ComputeCapability: &nvml.Version{Major: 8},
-			BAR1MiB: ptr[uint64](256), PCIBandwidthMBps: ptr[uint64](16 * 1969),
+			BAR1MiB: ptr[uint64](256), BAR1UsedMiB: ptr[uint64](2), PCIBandwidthMBps: ptr[uint64](16 * 1969),
 			MaxCoresClockMHz: ptr[uint64](1410), MaxMemoryClockMHz: ptr[uint64](1593), PowerLimitW: ptr[uint64](300),
 			PersistenceMode: ptr(true), DisplayMode: ptr(false), ECCMode: ptr(true),
 			PowerW: ptr[uint64](31), TemperatureC: ptr[uint64](34), CoresClockMHz: ptr[uint64](210),
 			MemoryClockMHz: ptr[uint64](405), UtilizationPct: ptr[uint64](12), MemoryBusyPct: ptr[uint64](3),
-			UncorrectedECC: ptr[uint64](0),
+			EncoderPct: ptr[uint64](4), DecoderPct: ptr[uint64](5), UncorrectedECC: ptr[uint64](0),
+			ECCL1: ptr[uint64](0), ECCL2: ptr[uint64](0), ECCMemory: ptr[uint64](0),
 		}, s.GPUs[1])
 	})
 }
@@ -130,6 +131,7 @@ func TestOneGPUFails(t *testing.T) {
 			delete(one.More, "fail")
 			m.Set(state(one, two))
 			must.NoError(t, snapshot(t, r).GPUs[0].Err)
+			r.Close()
 		}
 	})
 }
@@ -292,6 +294,7 @@ func TestHangOfNVML(t *testing.T) {
 				s, err := readAtMost(r, time.Second)
 				return err == nil && len(s.GPUs) == 1
 			})
+			r.Close()
 		}
 	})
 }

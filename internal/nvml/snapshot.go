@@ -11,6 +11,12 @@ type Snapshot struct {
 
 	// GPUs are in index order, each followed by its MIG instances.
 	GPUs []GPU
+
+	// Xids are the errors that drivers reported since the snapshot before.
+	// XidsErr says why some GPU's cannot be had, or is nil; such a GPU is
+	// judged by its readings alone.
+	Xids    []Xid
+	XidsErr error
 }
 
 // GPU is one physical GPU or one MIG instance. A nil pointer, a nil slice or
@@ -31,6 +37,10 @@ type GPU struct {
 	Parent     string // UUID of the physical GPU, if this is a MIG instance
 	MIGProfile string // "1g.10gb", if this is a MIG instance
 
+	// GPUInstance is the number of the MIG GPU instance that a MIG instance is
+	// part of; its Xids name it.
+	GPUInstance *int
+
 	// MIGEnabled marks a GPU in MIG mode. No program can use it as a whole,
 	// whether or not it has instances.
 	MIGEnabled bool
@@ -45,6 +55,7 @@ type GPU struct {
 	ComputeCapability *Version
 
 	BAR1MiB           *uint64
+	BAR1UsedMiB       *uint64
 	PCIBandwidthMBps  *uint64 // of the widest and fastest link, one direction, MB/s
 	MaxCoresClockMHz  *uint64
 	MaxMemoryClockMHz *uint64
@@ -59,8 +70,23 @@ type GPU struct {
 	MemoryClockMHz      *uint64
 	UtilizationPct      *uint64 // time with at least one kernel running
 	MemoryBusyPct       *uint64 // time with memory being read or written
-	UncorrectedECC      *uint64 // errors since the driver was loaded
-	RetiredPagesPending *bool   // a memory page waits for a reboot to be retired
+	EncoderPct          *uint64 // time in which the encoder was used
+	DecoderPct          *uint64
+	UncorrectedECC      *uint64 // errors since the driver was loaded or the GPU reset
+	ECCL1               *uint64 // those of them in the L1 caches
+	ECCL2               *uint64 // in the L2 cache
+	ECCMemory           *uint64 // in device memory
+	RetiredPagesPending *bool   // a memory page waits for a reset to be retired
+
+	// Rows is what became of defective rows of memory, on GPUs that replace
+	// them. Those contain most memory errors and go on.
+	Rows *Rows
+}
+
+// Rows tells of a GPU's replacement of defective rows of memory.
+type Rows struct {
+	Pending bool // one waits for a reset to be replaced
+	Failed  bool // one could not be replaced: the GPU needs service
 }
 
 // Memory is a GPU's memory in MiB, parts rounded so that none is oversold.

@@ -35,7 +35,10 @@
 //	sm_clock, memory_clock, max_sm_clock, max_memory_clock    MHz
 //	pcie_generation = 4      pcie_width = 16         the maximum
 //	persistence_mode, display, ecc_mode, retired_pages_pending    on or off
-//	ecc_uncorrected = 0      volatile uncorrected errors
+//	encoder = 0              decoder = 0             per cent
+//	ecc_uncorrected = 0      volatile uncorrected errors; also ecc_l1, ecc_l2,
+//	                         ecc_memory
+//	remapped_rows = well     or pending, or failed
 //	mig = on                 the GPU supports MIG, which is on or off
 //	gpu_instance, compute_instance    IDs, of a [mig]
 //
@@ -53,7 +56,9 @@
 // version suffix; a trailing '*' stands for any ending. A late driver is
 // "fail = nvmlInit* DRIVER_NOT_LOADED" under the node, or no state file at
 // all. An event is delivered once to each event set that was registered before
-// the line was added; other events are "event = <NVML type> <data>".
+// the line was added, so lines are added and never taken away. A number after the
+// Xid is the GPU instance that it is about; other events are
+// "event = <NVML type> <data>".
 //
 // A driver that lacks a function is another library: see Build.
 package fakenvml

@@ -56,6 +56,7 @@ func NewGPU(number int, name string, memoryMiB uint64) GPU {
 			"sm_clock": "210", "memory_clock": "405", "max_sm_clock": "1410", "max_memory_clock": "1593",
 			"pcie_generation": "4", "pcie_width": "16", "compute_capability": "8.0", "numa_node": "0",
 			"persistence_mode": "on", "display": "off", "ecc_mode": "on", "ecc_uncorrected": "0",
+			"ecc_l1": "0", "ecc_l2": "0", "ecc_memory": "0", "encoder": "4", "decoder": "5",
 		},
 	}
 }

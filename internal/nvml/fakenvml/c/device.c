@@ -76,6 +76,43 @@ nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorTyp
     return ret;
 }
 
+/* ecc_l1, ecc_l2 and ecc_memory: volatile and uncorrected, too. */
+nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                             nvmlEccCounterType_t counter, nvmlMemoryLocation_t location,
+                                             unsigned long long *count) {
+    static const char *const keys[] = {"ecc_l1", "ecc_l2", "ecc_memory"};
+    unsigned int n = 0;
+    nvmlReturn_t ret = answer_uint(device, __func__, location < 3 ? keys[location] : "", &n);
+    *count = type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC ? n : 0;
+    return ret;
+}
+
+/* remapped_rows = well, pending or failed */
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected, unsigned int *uncorrected,
+                                       unsigned int *pending, unsigned int *failed) {
+    char word[16] = "";
+    nvmlReturn_t ret = answer_string(device, __func__, "remapped_rows", word, sizeof word);
+    *corrected = 0;
+    *pending = !strcmp(word, "pending");
+    *failed = !strcmp(word, "failed");
+    *uncorrected = *pending + *failed;
+    return ret;
+}
+
+static nvmlReturn_t codec(nvmlDevice_t device, const char *function, const char *key, unsigned int *percent,
+                          unsigned int *period_us) {
+    *period_us = 1000000;
+    return answer_uint(device, function, key, percent);
+}
+
+nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *percent, unsigned int *period_us) {
+    return codec(device, __func__, "encoder", percent, period_us);
+}
+
+nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *percent, unsigned int *period_us) {
+    return codec(device, __func__, "decoder", percent, period_us);
+}
+
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     struct call c;
     nvmlReturn_t ret = call_begin(&c, device, __func__);

@@ -4,10 +4,15 @@
  */
 #include "answer.h"
 
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MAX_GPUS = 64 };
 
@@ -65,10 +70,10 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
     return ret;
 }
 
-/* event = xid <number>, or event = <NVML event type> <data> */
+/* event = xid <number> [<GPU instance>], or event = <NVML event type> <data> */
 static nvmlEventData_t parse_event(nvmlDevice_t device, const char *line) {
     nvmlEventData_t e = {.device = device, .gpuInstanceId = 0xFFFFFFFF, .computeInstanceId = 0xFFFFFFFF};
-    if (sscanf(line, "xid %llu", &e.eventData) == 1)
+    if (sscanf(line, "xid %llu %u", &e.eventData, &e.gpuInstanceId) >= 1)
         e.eventType = nvmlEventTypeXidCriticalError;
     else
         sscanf(line, "%lli %llu", (long long *)&e.eventType, &e.eventData);
@@ -92,20 +97,53 @@ static int next_event(struct nvmlEventSet_st *set, int i, const char *function, 
     return found;
 }
 
+/*
+ * Waiting costs nothing: the kernel tells of changes of the state file's folder.
+ * The watch begins before the file is read, so that no change is missed.
+ */
+static int watch_state(void) {
+    char path[PATH_MAX];
+    const char *state = getenv("FAKE_NVML_STATE");
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    snprintf(path, sizeof path, "%s", state ? state : "");
+    inotify_add_watch(fd, dirname(path), IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE);
+    return fd;
+}
+
+static void wait_change(int fd, int timeout_ms) {
+    char events[4096];
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (poll(&p, 1, timeout_ms) > 0)
+        while (read(fd, events, sizeof events) > 0)
+            ;
+}
+
+static long long now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_ms) {
     struct nvmlEventSet_st *set = handle.handle;
-    const unsigned int step_ms = 5;
-    for (unsigned int waited = 0;; waited += step_ms) {
+    long long end = now_ms() + timeout_ms;
+    int fd = watch_state();
+    for (;;) {
         struct call c;
         nvmlReturn_t ret = call_begin(&c, NO_DEVICE, __func__);
         call_end(&c);
-        if (ret != NVML_SUCCESS)
-            return ret;
-        for (int i = 0; i < set->registered; i++)
-            if (next_event(set, i, __func__, data))
+        for (int i = 0; ret == NVML_SUCCESS && i < set->registered; i++)
+            if (next_event(set, i, __func__, data)) {
+                close(fd);
                 return NVML_SUCCESS;
-        if (waited >= timeout_ms)
-            return NVML_ERROR_TIMEOUT;
-        nanosleep(&(struct timespec){0, step_ms * 1000 * 1000}, NULL);
+            }
+        long long left = end - now_ms();
+        if (ret == NVML_SUCCESS && left <= 0)
+            ret = NVML_ERROR_TIMEOUT;
+        if (ret != NVML_SUCCESS) {
+            close(fd);
+            return ret;
+        }
+        wait_change(fd, left);
     }
 }

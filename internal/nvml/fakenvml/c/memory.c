@@ -65,8 +65,9 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory) {
     unsigned int total = 0;
     nvmlReturn_t ret = answer_uint(device, __func__, "bar1", &total);
-    memory->bar1Total = memory->bar1Free = (unsigned long long)total << 20;
-    memory->bar1Used = 0;
+    memory->bar1Total = (unsigned long long)total << 20;
+    memory->bar1Used = ret == NVML_SUCCESS ? 2ULL << 20 : 0;
+    memory->bar1Free = memory->bar1Total - memory->bar1Used;
     return ret;
 }
 
