@@ -18,19 +18,20 @@ const module = "nomad-gpu-mem"
 // import. It is the map of the program: arrows run from main down to the
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
-	"device":                 {"allocator", "internal/nvml", "internal/tableconfig", "internal/version"},
-	"driver":                 {"allocator", "driver/docker", "internal/tableconfig", "internal/version"},
-	"driver/docker":          {},
-	"internal/cli":           {"allocator", "internal/tableconfig", "internal/version"},
-	"internal/nvml":          {},
-	"internal/nvml/fakenvml": {},
-	"internal/tableconfig":   {},
-	"internal/version":       {},
-	"allocator":              {},
-	"allocator/consul":       {"allocator"},
-	"allocator/file":         {"allocator"},
-	"allocator/storetest":    {"allocator"},
-	"scripts/fakenvml":       {"internal/nvml/fakenvml"},
+	"device":                      {"allocator", "internal/nvml", "internal/tableconfig", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "internal/tableconfig", "internal/version"},
+	"driver/docker":               {},
+	"internal/cli":                {"allocator", "internal/tableconfig", "internal/version"},
+	"internal/nvml":               {},
+	"internal/nvml/fakenvml":      {},
+	"internal/tableconfig":        {},
+	"internal/version":            {},
+	"allocator":                   {},
+	"allocator/consul":            {"allocator"},
+	"allocator/file":              {"allocator"},
+	"allocator/consul/consultest": {},
+	"allocator/storetest":         {"allocator"},
+	"scripts/fakenvml":            {"internal/nvml/fakenvml"},
 }
 
 // reserved are packages that only some of ours may import.
@@ -44,7 +45,7 @@ var reserved = []struct {
 		because: "calls into the C library can hang: one package knows how to survive that",
 	},
 	{
-		path: "github.com/hashicorp/consul/api", by: []string{"allocator/consul"},
+		path: "github.com/hashicorp/consul/api", by: []string{"allocator/consul", "allocator/consul/consultest"},
 		because: "consistency and errors of Consul are decided in one place",
 	},
 	{

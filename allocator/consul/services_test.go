@@ -15,6 +15,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/consul/consultest"
 	"nomad-gpu-mem/allocator/storetest"
 )
 
@@ -24,10 +25,10 @@ func TestConsul(t *testing.T) {
 	if testing.Short() {
 		operations = 100
 	}
-	agent := startAgent(t, "")
+	agent := startAgent(t)
 	var tables atomic.Int64
 	newStore := func(t testing.TB) allocator.Store {
-		return agent.store(t, "", fmt.Sprintf("tables/%d", tables.Add(1)))
+		return open(t, agent, "", fmt.Sprintf("tables/%d", tables.Add(1)))
 	}
 	storetest.Run(t, newStore)
 	storetest.RunTable(t, newStore, operations)
@@ -36,7 +37,7 @@ func TestConsul(t *testing.T) {
 // What the store lets pass, Consul takes.
 func TestConsul_limits(t *testing.T) {
 	t.Parallel()
-	store := startAgent(t, "").store(t, "", "")
+	store := open(t, startAgent(t), "", "")
 
 	many := make([]allocator.Write, 64)
 	for i := range many {
@@ -60,8 +61,9 @@ func TestConsul_limits(t *testing.T) {
 func TestConsul_denied(t *testing.T) {
 	t.Parallel()
 	const management = "11111111-2222-4333-8444-555555555555"
-	agent := startAgent(t, management)
-	client := agent.client(t, management)
+	agent := consultest.Start(t, consultest.ACL(management))
+	agent.Ready(t, management)
+	client := agent.Client(t, management)
 	token := func(rule string) string {
 		name := fmt.Sprintf("policy-%d", time.Now().UnixNano())
 		_, _, err := client.ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: rule}, nil)
@@ -76,7 +78,7 @@ func TestConsul_denied(t *testing.T) {
 	narrow := token(`key_prefix "gpu-mem/nodes/" { policy = "read" }`)
 
 	says := func(secret, call string) string {
-		err := calls(agent.store(t, secret, ""))[call](t.Context())
+		err := calls(open(t, agent, secret, ""))[call](t.Context())
 		must.ErrorIs(t, err, allocator.ErrDenied)
 		if secret != "" {
 			must.StrNotContains(t, err.Error(), secret)
@@ -85,7 +87,7 @@ func TestConsul_denied(t *testing.T) {
 	}
 	for _, table := range []string{"empty", "with an entry"} {
 		if table != "empty" {
-			must.NoError(t, calls(agent.store(t, writer, ""))["apply"](t.Context()))
+			must.NoError(t, calls(open(t, agent, writer, ""))["apply"](t.Context()))
 		}
 		for _, call := range []string{"get", "watch", "apply"} {
 			must.StrContains(t, says("", call), "no token is set", must.Sprint(table, call))
@@ -93,16 +95,16 @@ func TestConsul_denied(t *testing.T) {
 			must.StrContains(t, says("00000000-dead-4000-8000-000000000000", call), "does not know the token", must.Sprint(table, call))
 		}
 		must.StrContains(t, says(reader, "apply"), `lacks write on key_prefix "gpu-mem/"`)
-		must.NoError(t, calls(agent.store(t, reader, ""))["get"](t.Context()))
-		must.NoError(t, calls(agent.store(t, reader, ""))["watch"](t.Context()))
+		must.NoError(t, calls(open(t, agent, reader, ""))["get"](t.Context()))
+		must.NoError(t, calls(open(t, agent, reader, ""))["watch"](t.Context()))
 		must.StrContains(t, says(narrow, "watch"), `lacks read on key_prefix "gpu-mem/"`)
 	}
 
-	agent.kill()
-	for _, call := range calls(agent.store(t, writer, "")) {
+	agent.Kill()
+	for _, call := range calls(open(t, agent, writer, "")) {
 		err := call(t.Context())
 		must.ErrorIs(t, err, allocator.ErrUnavailable)
-		must.ErrorContains(t, err, agent.address)
+		must.ErrorContains(t, err, agent.Address)
 	}
 }
 
@@ -113,23 +115,23 @@ func TestConsul_restarts_in_the_middle(t *testing.T) {
 	if testing.Short() {
 		lives = 12
 	}
-	agent := startAgent(t, "")
-	store := agent.store(t, "", "")
+	agent := startAgent(t)
+	store := open(t, agent, "", "")
 	restarted := make(chan error, 1)
-	go func() { restarted <- agent.restart(t.Context(), store) }()
+	go func() { restarted <- restartTwice(t.Context(), agent, store) }()
 	storetest.ManyTasks(t, store, lives)
 	must.NoError(t, <-restarted)
 }
 
-// restart kills the agent and starts it again, twice, whenever the table has
-// changed some more.
-func (a *agent) restart(ctx context.Context, store allocator.Store) error {
+// restartTwice kills the agent and starts it again, twice, whenever the table
+// has changed some more.
+func restartTwice(ctx context.Context, agent *consultest.Agent, store allocator.Store) error {
 	for range 2 {
 		if err := awaitChanges(ctx, store, 40); err != nil {
 			return err
 		}
-		a.kill()
-		if err := a.start(); err != nil {
+		agent.Kill()
+		if err := agent.Restart(); err != nil {
 			return err
 		}
 	}
@@ -151,4 +153,68 @@ func awaitChanges(ctx context.Context, store allocator.Store, changes int) error
 		}
 	}
 	return nil
+}
+
+// Two tables in one Consul know nothing of each other, and other programs' keys
+// beside them are left alone.
+func TestConsul_prefixes(t *testing.T) {
+	t.Parallel()
+	agent := startAgent(t)
+	client := agent.Client(t, "")
+	_, err := client.KV().Put(&api.KVPair{Key: "gpu-memory/of/somebody/else", Value: []byte("x")}, nil)
+	must.NoError(t, err)
+	one, other := open(t, agent, "", ""), open(t, agent, "", "/teams/vision/gpu-mem/")
+
+	must.NoError(t, newTenant(one, "one").claim(t.Context()))
+	must.NoError(t, newTenant(other, "other").claim(t.Context()))
+	for store, want := range map[allocator.Store]string{one: "one", other: "other"} {
+		jobs, err := holders(t.Context(), store)
+		must.NoError(t, err)
+		must.Eq(t, []string{want}, jobs)
+	}
+	keys, _, err := client.KV().Keys("", "", nil)
+	must.NoError(t, err)
+	must.Eq(t, []string{"gpu-mem/gpus/GPU-contested/claims", "gpu-memory/of/somebody/else", "ready",
+		"teams/vision/gpu-mem/gpus/GPU-contested/claims"}, keys)
+}
+
+// One value is nonsense: that GPU takes no claims and says why, and the others
+// go on.
+func TestConsul_value_edited_by_hand(t *testing.T) {
+	t.Parallel()
+	agent := startAgent(t)
+	store, client := open(t, agent, "", ""), agent.Client(t, "")
+	const key = "gpu-mem/gpus/GPU-contested/claims"
+	_, err := client.KV().Put(&api.KVPair{Key: key, Value: []byte(`{"version":1,"units":"4 GiB"}`)}, nil)
+	must.NoError(t, err)
+
+	err = newTenant(store, "one").claim(t.Context())
+	must.ErrorIs(t, err, allocator.ErrUnreadable)
+	must.ErrorContains(t, err, "gpus/GPU-contested/claims")
+	table := allocator.NewTable(store)
+	other := allocator.Booking{GPU: "GPU-other", UnitMiB: 1024, Of: 4, Units: allocator.NewUnitSet(1)}
+	must.NoError(t, table.Claim(t.Context(), newTenant(store, "two").owner, "attempt", []allocator.Booking{other}))
+	snapshot, err := table.Snapshot(t.Context())
+	must.NoError(t, err)
+	must.Len(t, 1, snapshot.Problems)
+	must.Len(t, 2, snapshot.GPUs)
+	pair, _, err := client.KV().Get(key, nil)
+	must.NoError(t, err)
+	must.Eq(t, `{"version":1,"units":"4 GiB"}`, string(pair.Value))
+}
+
+// Everything is deleted while tasks run: they assert their claims again.
+func TestConsul_wiped(t *testing.T) {
+	t.Parallel()
+	agent := startAgent(t)
+	store, client := open(t, agent, "", ""), agent.Client(t, "")
+	task := newTenant(store, "task")
+	must.NoError(t, task.claim(t.Context()))
+	_, err := client.KV().DeleteTree("gpu-mem/", nil)
+	must.NoError(t, err)
+	jobs, err := holders(t.Context(), store)
+	must.NoError(t, err)
+	must.SliceEmpty(t, jobs)
+	must.NoError(t, task.claim(t.Context()))
+	must.ErrorIs(t, newTenant(store, "other").claim(t.Context()), allocator.ErrHeld)
 }

@@ -24,7 +24,7 @@ const (
 	answerTime = 15 * time.Second
 
 	// watchTime bounds a blocking query. A version that the server has not
-	// reached, which is what a restored server's clients ask for, is noticed
+	// reached, which is what clients ask for that missed a restore, is noticed
 	// after this time.
 	watchTime = time.Minute
 )
@@ -101,9 +101,11 @@ func (s *Store) Get(ctx context.Context, key string) (allocator.Entry, error) {
 
 // Watch returns all entries once the prefix's index is no longer after.
 func (s *Store) Watch(ctx context.Context, after uint64) (entries []allocator.Entry, version uint64, err error) {
+	wait := after
 	for {
+		begun := time.Now()
 		err = s.do(ctx, watchTime+answerTime, func(ctx context.Context) (err error) {
-			entries, version, err = s.list(ctx, after)
+			entries, version, err = s.list(ctx, wait)
 			return err
 		})
 		if err != nil {
@@ -111,6 +113,14 @@ func (s *Store) Watch(ctx context.Context, after uint64) (entries []allocator.En
 		}
 		if version != after { // also when the index went back: start over
 			return entries, version, nil
+		}
+		// A query that ends before its time with nothing new was woken because
+		// the servers' data was replaced. It would now wait for an index that
+		// the restored data may not reach for long, so the next one does not.
+		if wait != 0 && time.Since(begun) < watchTime {
+			wait = 0
+		} else {
+			wait = after
 		}
 	}
 }

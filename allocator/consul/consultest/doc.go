@@ -1,0 +1,6 @@
+// Package consultest starts real Consul servers for tests: one, or three that
+// form a cluster whose traffic can be cut. The environment variable CONSUL
+// names the binary; `make test-table` sets it.
+//
+// Start reading at Start and StartThree.
+package consultest
