@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,22 +113,32 @@ func (c *cluster) cli(t *testing.T, args ...string) string {
 // such as a plugin's file name in the plugin directory.
 func (c *cluster) processes(t *testing.T, name string) []int {
 	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
+	return slices.DeleteFunc(pidsNaming(t, c.run), func(pid int) bool {
+		return filepath.Base(commandLine(pid)[0]) != name
+	})
+}
+
+// pidsNaming returns the processes whose command line names the directory.
+func pidsNaming(t *testing.T, dir string) []int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*")
 	must.NoError(t, err)
 	var pids []int
-	for _, dir := range dirs {
-		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil {
-			continue // ended meanwhile
-		}
-		argv0, rest, _ := strings.Cut(string(cmdline), "\x00")
-		if filepath.Base(argv0) == name && strings.Contains(argv0+rest, c.run) {
-			pid, err := strconv.Atoi(filepath.Base(dir))
-			must.NoError(t, err)
+	for _, file := range files {
+		pid, err := strconv.Atoi(filepath.Base(file))
+		must.NoError(t, err)
+		if strings.Contains(strings.Join(commandLine(pid), " "), dir) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// commandLine returns the words of a process's command line; one empty word if
+// it has ended.
+func commandLine(pid int) []string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.Split(string(text), "\x00")
 }
 
 // kill ends the cluster's processes of that name the hard way, and returns once
@@ -141,10 +152,8 @@ func (c *cluster) kill(t *testing.T, name string) {
 	}
 	eventually(t, 10*time.Second, name+" is gone", func() error {
 		for _, pid := range c.processes(t, name) {
-			for _, old := range pids {
-				if pid == old {
-					return fmt.Errorf("pid %d lives", pid)
-				}
+			if slices.Contains(pids, pid) {
+				return fmt.Errorf("pid %d lives", pid)
 			}
 		}
 		return nil

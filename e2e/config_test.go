@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +111,10 @@ func startAgent(t *testing.T, plugin, config string) *agent {
 	t.Cleanup(func() {
 		cancel()
 		<-done
+		// An agent that refuses its configuration leaves the plugins it asked.
+		for _, pid := range pidsNaming(t, dir) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	})
 	return a
 }
@@ -120,6 +125,9 @@ func agentConfig(t *testing.T, dir string, ports []int, plugin, config string) [
 		library, err := fakenvml.Build(t.TempDir())
 		must.NoError(t, err)
 		config += fmt.Sprintf("\nnvml_library = %q", library)
+	}
+	if plugin == driverPlugin {
+		config += fmt.Sprintf("\nendpoint = %q", shared.vars["DOCKER_HOST"])
 	}
 	if !strings.Contains(config, "table") {
 		config += fmt.Sprintf("\ntable {\n store = \"file\"\n path = %q\n}", filepath.Join(dir, "table.json"))

@@ -5,8 +5,6 @@ package e2e
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -29,30 +27,11 @@ func TestDemo(t *testing.T) {
 			}
 			t.Cleanup(func() {
 				make("demo-down")
-				must.SliceEmpty(t, processesNaming(t, run))
+				must.SliceEmpty(t, pidsNaming(t, run))
 			})
 			out := make("demo")
 			must.StrContains(t, out, "running")
 			must.StrContains(t, out, "4")
 		})
 	}
-}
-
-// processesNaming returns the command lines of processes that name the
-// directory.
-func processesNaming(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must.NoError(t, err)
-	var lines []string
-	for _, file := range files {
-		cmdline, err := os.ReadFile(file)
-		if err != nil {
-			continue // ended meanwhile
-		}
-		if line := strings.ReplaceAll(string(cmdline), "\x00", " "); strings.Contains(line, dir) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
 }
