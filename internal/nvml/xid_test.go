@@ -69,8 +69,8 @@ func TestXidsAreHeardAgainAfterALoss(t *testing.T) {
 		one.Fail = map[string]string{"*": "GPU_IS_LOST"}
 		two.Events = append(two.Events, "xid 31")
 		m.Set(state(one, two))
+		xidsUntil(t, r, nvml.Xid{UUID: two.UUID, Code: 31}) // the other one's go on
 		must.Error(t, snapshot(t, r).GPUs[0].Err)
-		xidsUntil(t, r, nvml.Xid{UUID: two.UUID, Code: 31})
 		one.Fail = nil
 		watched(t, m, r, &one, &two)
 	})
