@@ -11,11 +11,13 @@ import (
 //	nodes/<node>          NodeState, written by the device plugin
 //	gpus/<UUID>/state     GPUState, written by the device plugin
 //	gpus/<UUID>/claims    Ledger, written by the task driver and by people
+//	gpus/<UUID>/cordon    Cordon, written by people
 const (
 	nodesPrefix  = "nodes/"
 	gpusPrefix   = "gpus/"
 	stateSuffix  = "/state"
 	claimsSuffix = "/claims"
+	cordonSuffix = "/cordon"
 )
 
 // NodeKey is the key of a node's state.
@@ -27,6 +29,9 @@ func StateKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + stat
 // ClaimsKey is the key of a GPU's ledger.
 func ClaimsKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + claimsSuffix }
 
+// CordonKey is the key of a GPU's cordon.
+func CordonKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + cordonSuffix }
+
 // parseNodeKey is the inverse of NodeKey.
 func parseNodeKey(key string) (node string, ok bool) {
 	name, isNode := strings.CutPrefix(key, nodesPrefix)
@@ -36,7 +41,7 @@ func parseNodeKey(key string) (node string, ok bool) {
 	return parseElement(name)
 }
 
-// parseGPUKey is the inverse of StateKey and ClaimsKey.
+// parseGPUKey is the inverse of StateKey, ClaimsKey and CordonKey.
 func parseGPUKey(key string) (gpu GPUID, suffix string, ok bool) {
 	name, isGPU := strings.CutPrefix(key, gpusPrefix)
 	at := strings.LastIndexByte(name, '/')

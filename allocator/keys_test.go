@@ -8,7 +8,7 @@ import (
 )
 
 // acceptedKey is what every store and Consul's HTTP API take without quoting.
-var acceptedKey = regexp.MustCompile(`^(nodes|gpus)/[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/state|/claims)?$`)
+var acceptedKey = regexp.MustCompile(`^(nodes|gpus)/[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/state|/claims|/cordon)?$`)
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
@@ -45,6 +45,7 @@ func FuzzKeys(f *testing.F) {
 		for key, suffix := range map[string]string{
 			ClaimsKey(GPUID(name)): claimsSuffix,
 			StateKey(GPUID(name)):  stateSuffix,
+			CordonKey(GPUID(name)): cordonSuffix,
 		} {
 			must.RegexMatch(t, acceptedKey, key)
 			gpu, have, ok := parseGPUKey(key)

@@ -21,6 +21,7 @@ type GPU struct {
 	ID     GPUID
 	State  GPUState // zero if no device plugin reported it, or it could not be read
 	Ledger *Ledger  // nil if it could not be read
+	Cordon *Cordon  // nil if new tasks may have it
 }
 
 // Claims returns the GPU's claims by first unit.
@@ -81,7 +82,7 @@ func (s *Snapshot) add(entry Entry, gpus map[GPUID]*GPU) error {
 		return nil
 	}
 	id, suffix, ok := parseGPUKey(entry.Key)
-	if !ok || suffix != stateSuffix && suffix != claimsSuffix {
+	if !ok || suffix != stateSuffix && suffix != claimsSuffix && suffix != cordonSuffix {
 		return nil
 	}
 	gpu := gpus[id]
@@ -95,6 +96,8 @@ func (s *Snapshot) add(entry Entry, gpus map[GPUID]*GPU) error {
 		gpu.State, err = decodeState[GPUState](entry.Value)
 	case claimsSuffix:
 		gpu.Ledger, err = DecodeLedger(entry.Value)
+	case cordonSuffix:
+		gpu.Cordon = decodeCordon(entry.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("GPU %s: %w", id, err)

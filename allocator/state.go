@@ -20,6 +20,9 @@ type GPUState struct {
 	Units       int    `json:"units"`
 	Health      string `json:"health"` // "" if all units can be used, else the reason
 
+	// UnmanagedMiB is memory in use that no slice explains.
+	UnmanagedMiB uint64 `json:"unmanaged_mib,omitempty"`
+
 	// Unhealthy are the units that are not offered now.
 	Unhealthy UnitSet   `json:"unhealthy,omitempty"`
 	UpdatedAt time.Time `json:"updated_at"`

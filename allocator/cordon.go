@@ -1,0 +1,116 @@
+package allocator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Cordon keeps new tasks off a GPU until a person takes it away. Tasks that run
+// go on.
+type Cordon struct {
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"` // when the GPU was cordoned
+
+	unknown fields
+}
+
+// MarshalJSON writes the fields of this version and those it does not know.
+func (c Cordon) MarshalJSON() ([]byte, error) {
+	type plain Cordon
+	return marshalKeeping(plain(c), c.unknown)
+}
+
+// UnmarshalJSON reads a cordon and keeps the fields it does not know.
+func (c *Cordon) UnmarshalJSON(data []byte) error {
+	type plain Cordon
+	unknown, err := unmarshalKeeping(data, (*plain)(c))
+	c.unknown = unknown
+	return err
+}
+
+// decodeCordon reads the value of a cordon key; no value is no cordon. The key
+// is a flag: whatever else stands there cordons the GPU too, and counts as the
+// reason.
+func decodeCordon(value []byte) *Cordon {
+	if value == nil {
+		return nil
+	}
+	var c Cordon
+	if err := json.Unmarshal(value, &c); err != nil {
+		return &Cordon{Reason: string(value)}
+	}
+	return &c
+}
+
+// Cordon keeps new tasks off a GPU from the device plugin's next look on. It is
+// idempotent; another reason replaces the old one.
+func (t *Table) Cordon(ctx context.Context, gpu GPUID, reason string) error {
+	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) {
+		if old != nil && old.Reason == reason {
+			return nil, false
+		}
+		c := Cordon{Reason: reason, At: t.now()}
+		if old != nil {
+			c.unknown = old.unknown
+		}
+		return &c, true
+	})
+}
+
+// Uncordon lets new tasks on a GPU again. It is idempotent.
+func (t *Table) Uncordon(ctx context.Context, gpu GPUID) error {
+	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) { return nil, old != nil })
+}
+
+// changeCordon writes what decide makes of the old cordon, nil for none. On a
+// conflict it reads and decides again.
+func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Cordon) (*Cordon, bool)) error {
+	if gpu == "" {
+		return fmt.Errorf("cordon of a GPU without a UUID: %w", ErrInvalid)
+	}
+	key := CordonKey(gpu)
+	for range maxRounds {
+		entry, err := t.store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		cordon, changed := decide(decodeCordon(entry.Value))
+		if !changed {
+			return nil
+		}
+		write := Write{Key: key, Version: entry.Version}
+		if cordon != nil {
+			if write.Value, err = json.Marshal(cordon); err != nil {
+				return fmt.Errorf("key %s: %w", key, err)
+			}
+		}
+		if err := t.store.Apply(ctx, []Write{write}); !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+}
+
+// Inspect reads one GPU's claims and cordon; its state is left out. The error
+// matches ErrUnreadable if the claims cannot be read.
+func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
+	claims, err := t.store.Get(ctx, ClaimsKey(gpu))
+	if err != nil {
+		return GPU{}, err
+	}
+	ledger, err := DecodeLedger(claims.Value)
+	if err != nil {
+		return GPU{}, fmt.Errorf("key %s: %w", ClaimsKey(gpu), err)
+	}
+	cordon, err := t.store.Get(ctx, CordonKey(gpu))
+	if err != nil {
+		return GPU{}, err
+	}
+	return GPU{ID: gpu, Ledger: ledger, Cordon: decodeCordon(cordon.Value)}, nil
+}
