@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// Owner is the task that holds a slice.
+// Owner is the task that holds a slice. The owner of a reservation is the task
+// it is made for, and that of units outside Nomad a person; in place of an
+// allocation's they have an ID of their own.
 type Owner struct {
 	Namespace string `json:"namespace"`
 	Job       string `json:"job"`
@@ -20,6 +22,11 @@ type Owner struct {
 // Is reports whether both are the same task. An allocation ID is unique in a
 // cluster and a task's name in its allocation; the rest is for people.
 func (o Owner) Is(other Owner) bool { return o.Alloc == other.Alloc && o.Task == other.Task }
+
+// isFor reports whether a reservation was made for the task.
+func (o Owner) isFor(task Owner) bool {
+	return o.Namespace == task.Namespace && o.Job == task.Job && o.Group == task.Group && o.Task == task.Task
+}
 
 // String names the owner for people: job, task and the start of the
 // allocation ID, as Nomad's own tools print it.
@@ -47,7 +54,25 @@ const (
 	Claimed ClaimState = "claimed"
 	// Running is the state once the container was seen to run.
 	Running ClaimState = "running"
+
+	// Reserved is the state of units that a planner keeps for a task which
+	// Nomad has not placed yet. It expires, and it binds planners only.
+	Reserved ClaimState = "reserved"
+	// Requested is the state of units that a person wants outside Nomad, until
+	// it is certain that Nomad has not sold them. The device plugin offers
+	// them no longer.
+	Requested ClaimState = "requested"
+	// Held is the state of units that a person has outside Nomad.
+	Held ClaimState = "held"
 )
+
+// yields reports whether a task that Nomad booked may take the units: Nomad's
+// booking outranks every wish.
+func (s ClaimState) yields() bool { return s == Reserved || s == Requested }
+
+// OutsideNomad reports whether the claim is a person's and not a task's. Nomad
+// must not be offered its units.
+func (s ClaimState) OutsideNomad() bool { return s == Requested || s == Held }
 
 // Claim says that a task holds a slice: units of one GPU.
 type Claim struct {
@@ -62,6 +87,7 @@ type Claim struct {
 	Container   string    `json:"container,omitempty"` // container ID, once it runs
 	ClaimedAt   time.Time `json:"claimed_at"`
 	RunningAt   time.Time `json:"running_at,omitzero"`
+	ExpiresAt   time.Time `json:"expires_at,omitzero"`   // of a claim that is no task's
 	Enforcement string    `json:"enforcement,omitempty"` // how the slice is held to its size
 	PeakMiB     uint64    `json:"peak_mib,omitempty"`    // most memory seen in use, MiB
 

@@ -33,6 +33,10 @@ var (
 	// decode. It is never overwritten: someone has to look at it.
 	ErrUnreadable = errors.New("unreadable value")
 
+	// ErrNoRoom is returned by a reservation or a request for units outside
+	// Nomad when the GPU has not so many free units.
+	ErrNoRoom = errors.New("not enough free units")
+
 	// ErrUnitMismatch is returned by a claim whose unit has another size than
 	// the unit of the claims that exist on that GPU.
 	ErrUnitMismatch = errors.New("memory unit differs from that of existing claims")

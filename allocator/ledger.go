@@ -3,6 +3,7 @@ package allocator
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -108,8 +109,9 @@ func (l *Ledger) Claims() []Claim {
 // Claim takes the booked units for the owner and reports whether the ledger
 // changed. Repeating a claim with the same attempt changes nothing. A new
 // attempt takes over the claim of the owner's earlier one: Nomad starts a task
-// again only after its container is gone. If anyone else holds one of the
-// units the ledger is unchanged and the error is a *HeldError.
+// again only after its container is gone. Reservations make way, and the one
+// that was made for the task is used up; see makeWay. If anyone else holds one
+// of the units the ledger is unchanged and the error is a *HeldError.
 func (l *Ledger) Claim(owner Owner, attempt string, b Booking, now time.Time) (changed bool, err error) {
 	if err := owner.validate(); err != nil {
 		return false, err
@@ -117,37 +119,47 @@ func (l *Ledger) Claim(owner Owner, attempt string, b Booking, now time.Time) (c
 	if err := b.Validate(); err != nil {
 		return false, err
 	}
-	if len(l.Marks) > 0 && l.UnitMiB != b.UnitMiB {
+	mark, mine, found := l.find(owner)
+	if found && mine.Attempt == attempt && l.UnitMiB == b.UnitMiB && l.Units.unitsOf(mark).Equal(b.Units) {
+		return false, nil
+	}
+	next := l.current(now)
+	if next.UnitMiB != b.UnitMiB && next.hasTasks() {
 		return false, fmt.Errorf("GPU %s is booked in units of %d MiB and has claims in units of %d MiB; "+
 			"let its tasks end before memory_unit is changed: %w", b.GPU, b.UnitMiB, l.UnitMiB, ErrUnitMismatch)
 	}
-	units := l.Units.resized(b.Of)
-	if err := l.heldByOthers(units, owner, b); err != nil {
+	next.Units = next.Units.resized(b.Of)
+	if err := next.heldByOthers(owner, b); err != nil {
 		return false, err
 	}
-	mark, mine, found := l.find(owner)
 	if found {
-		if mine.Attempt == attempt && units.unitsOf(mark).Equal(b.Units) {
-			return false, nil
-		}
-		units.mark(units.unitsOf(mark), free)
+		next.Units.mark(next.Units.unitsOf(mark), free)
 	} else {
-		mark = units.unusedMark()
+		next.useReservation(owner)
 	}
-	units.mark(b.Units, mark)
-	l.Units, l.UnitMiB = units, b.UnitMiB
-	l.put(mark, Claim{Owner: owner, Attempt: attempt, State: Claimed, ClaimedAt: now, unknown: mine.unknown})
+	displaced := next.makeWay(b)
+	if !found {
+		mark = next.unusedMark()
+	}
+	next.Units.mark(b.Units, mark)
+	next.UnitMiB = b.UnitMiB
+	next.put(mark, Claim{Owner: owner, Attempt: attempt, State: Claimed, ClaimedAt: now, unknown: mine.unknown})
+	next.settle(displaced)
+	*l = *next
 	return true, nil
 }
 
 // heldByOthers returns a *HeldError if a unit of the booking belongs to
-// another owner.
-func (l *Ledger) heldByOthers(units unitMap, owner Owner, b Booking) error {
+// another owner, who need not make way.
+func (l *Ledger) heldByOthers(owner Owner, b Booking) error {
 	var held UnitSet
 	holders := map[rune]bool{}
 	for _, unit := range b.Units {
-		mark := units[unit]
-		if mark == free || l.Marks[string(mark)].Owner.Is(owner) {
+		mark := l.Units[unit]
+		if mark == free {
+			continue
+		}
+		if holder := l.Marks[string(mark)]; holder.State.yields() || holder.Owner.Is(owner) {
 			continue
 		}
 		held = append(held, unit)
@@ -158,7 +170,7 @@ func (l *Ledger) heldByOthers(units unitMap, owner Owner, b Booking) error {
 	}
 	err := &HeldError{GPU: b.GPU, Units: held}
 	for _, claim := range l.Claims() {
-		if holders[units[claim.Units[0]]] {
+		if holders[l.Units[claim.Units[0]]] {
 			err.Holders = append(err.Holders, claim)
 		}
 	}
@@ -175,6 +187,9 @@ func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (cha
 	if claim.State == Running && claim.Container == container {
 		return false, nil
 	}
+	if claim.State != Claimed && claim.State != Running {
+		return false, fmt.Errorf("the claim of %s is %s: %w", owner, claim.State, ErrInvalid)
+	}
 	claim.State, claim.Container, claim.RunningAt = Running, container, now
 	l.put(mark, claim)
 	return true, nil
@@ -187,8 +202,7 @@ func (l *Ledger) Release(owner Owner, attempt string) (changed bool) {
 	if !found || claim.Attempt != attempt {
 		return false
 	}
-	l.Units.mark(l.Units.unitsOf(mark), free)
-	delete(l.Marks, string(mark))
+	l.drop(string(mark))
 	return true
 }
 
@@ -207,4 +221,22 @@ func (l *Ledger) put(mark rune, claim Claim) {
 		l.Marks = map[string]Claim{}
 	}
 	l.Marks[string(mark)] = claim
+}
+
+// unusedMark returns a mark that stands for nobody, also not for a claim that
+// has no unit at the moment.
+func (l *Ledger) unusedMark() rune {
+	for n := 0; ; n++ {
+		mark := nthMark(n)
+		if _, used := l.Marks[string(mark)]; !used {
+			return mark
+		}
+	}
+}
+
+// clone returns a ledger that can be changed without changing this one.
+func (l *Ledger) clone() *Ledger {
+	c := *l
+	c.Units, c.Marks = slices.Clone(l.Units), maps.Clone(l.Marks)
+	return &c
 }

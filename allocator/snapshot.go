@@ -3,9 +3,9 @@ package allocator
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Snapshot is the whole table at one version.
@@ -42,23 +42,36 @@ type Problem struct {
 func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) { return t.Watch(ctx, 0) }
 
 // Watch reads the whole table once its version is no longer after. It may
-// return early with nothing new: compare versions.
+// return early with nothing new: compare versions. Only values that changed
+// since an earlier call are decoded; what did not change is shared by the
+// snapshots, so it must not be changed. Claims that have expired are left out.
 func (t *Table) Watch(ctx context.Context, after uint64) (*Snapshot, error) {
 	entries, version, err := t.store.Watch(ctx, after)
 	if err != nil {
 		return nil, err
 	}
-	return newSnapshot(entries, version), nil
+	return newSnapshot(t.decoder.decode(entries), version, t.now()), nil
 }
 
-func newSnapshot(entries []Entry, version uint64) *Snapshot {
+func newSnapshot(records []record, version uint64, now time.Time) *Snapshot {
 	s := &Snapshot{Version: version}
-	gpus := map[GPUID]*GPU{}
-	for _, entry := range entries {
-		if err := s.add(entry, gpus); err != nil {
-			s.Problems = append(s.Problems, Problem{Key: entry.Key, Err: err})
+	gpus := make(map[GPUID]*GPU, len(records)/2)
+	for _, record := range records {
+		if record.err != nil {
+			s.Problems = append(s.Problems, Problem{Key: record.key, Err: record.err})
+		}
+		switch value := record.value.(type) {
+		case *NodeState:
+			s.Nodes = append(s.Nodes, *value)
+		case *GPUState:
+			gpuIn(gpus, record.gpu).State = *value
+		case *Ledger:
+			gpuIn(gpus, record.gpu).Ledger = value.shown(now)
+		case *Cordon:
+			gpuIn(gpus, record.gpu).Cordon = value
 		}
 	}
+	s.GPUs = make([]GPU, 0, len(gpus))
 	for _, gpu := range gpus {
 		s.GPUs = append(s.GPUs, *gpu)
 	}
@@ -70,37 +83,25 @@ func newSnapshot(entries []Entry, version uint64) *Snapshot {
 	return s
 }
 
-// add puts one entry into the snapshot. Keys that the table does not know are
-// left alone: they may belong to a newer version.
-func (s *Snapshot) add(entry Entry, gpus map[GPUID]*GPU) error {
-	if _, ok := parseNodeKey(entry.Key); ok {
-		node, err := decodeState[NodeState](entry.Value)
-		if err != nil {
-			return err
-		}
-		s.Nodes = append(s.Nodes, node)
-		return nil
-	}
-	id, suffix, ok := parseGPUKey(entry.Key)
-	if !ok || suffix != stateSuffix && suffix != claimsSuffix && suffix != cordonSuffix {
-		return nil
-	}
+func gpuIn(gpus map[GPUID]*GPU, id GPUID) *GPU {
 	gpu := gpus[id]
 	if gpu == nil {
 		gpu = &GPU{ID: id, Ledger: &Ledger{Version: ledgerVersion}}
 		gpus[id] = gpu
 	}
-	var err error
-	switch suffix {
-	case stateSuffix:
-		gpu.State, err = decodeState[GPUState](entry.Value)
-	case claimsSuffix:
-		gpu.Ledger, err = DecodeLedger(entry.Value)
-	case cordonSuffix:
-		gpu.Cordon = decodeCordon(entry.Value)
+	return gpu
+}
+
+// shown returns the ledger without what has expired. A ledger that cannot be
+// read stays nil.
+func (l *Ledger) shown(now time.Time) *Ledger {
+	if l == nil {
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("GPU %s: %w", id, err)
+	for _, claim := range l.Marks {
+		if claim.Expired(now) {
+			return l.current(now)
+		}
 	}
-	return nil
+	return l
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -22,8 +23,9 @@ const (
 // in a store. Its methods may be called concurrently, from any number of
 // processes.
 type Table struct {
-	store Store
-	now   func() time.Time
+	store   Store
+	now     func() time.Time
+	decoder decoder // of snapshots
 }
 
 // Option changes how a table works.
@@ -80,6 +82,63 @@ func (t *Table) Running(ctx context.Context, owner Owner, attempt, container str
 func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
 	return t.change(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
 		return l.Release(owner, attempt), nil
+	})
+}
+
+// Reserve keeps units for a task that a planner is about to submit, on all the
+// GPUs or none, for ttl. The owner's Alloc is an ID that the planner chose for
+// the reservation; repeating it changes nothing. A reservation keeps other
+// planners away and nobody else: it ends when its task claims, when a task that
+// Nomad placed needs the units and there are no others, when Release is called
+// with its ID as attempt, and by itself. See ErrNoRoom and ErrUnitMismatch.
+func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, rooms []Room) error {
+	if ttl <= 0 || ttl > MaxReservation {
+		return fmt.Errorf("reservation for %s, more than 0 and at most %s is possible: %w", ttl, MaxReservation, ErrInvalid)
+	}
+	return t.promise(ctx, owner, Reserved, ttl, rooms)
+}
+
+// Request asks for units of one GPU for a person outside Nomad, for ttl or, if
+// that is 0, until Release. The owner's Alloc is an ID that the caller chose.
+// The device plugin stops offering the units to Nomad, but a task that Nomad
+// has placed by then may still take them. Once that cannot be, Hold makes them
+// the person's.
+func (t *Table) Request(ctx context.Context, owner Owner, ttl time.Duration, room Room) error {
+	if ttl < 0 {
+		return fmt.Errorf("request for %s: %w", ttl, ErrInvalid)
+	}
+	return t.promise(ctx, owner, Requested, ttl, []Room{room})
+}
+
+// Hold turns a request into units that no task can take. The error matches
+// ErrInvalid if the request is gone.
+func (t *Table) Hold(ctx context.Context, owner Owner, gpu GPUID) error {
+	now := t.now()
+	return t.change(ctx, []GPUID{gpu}, func(gpu GPUID, l *Ledger) (bool, error) {
+		changed, err := l.hold(owner, now)
+		if err != nil {
+			return false, fmt.Errorf("GPU %s: %w", gpu, err)
+		}
+		return changed, nil
+	})
+}
+
+func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, ttl time.Duration, rooms []Room) error {
+	now := t.now()
+	claim := Claim{Owner: owner, Attempt: owner.Alloc, State: state, ClaimedAt: now}
+	if ttl > 0 {
+		claim.ExpiresAt = now.Add(ttl)
+	}
+	byGPU := make(map[GPUID]Room, len(rooms))
+	for _, room := range rooms {
+		if _, twice := byGPU[room.GPU]; twice {
+			return fmt.Errorf("room on GPU %s is wanted twice: %w", room.GPU, ErrInvalid)
+		}
+		byGPU[room.GPU] = room
+	}
+	gpus := slices.Collect(maps.Keys(byGPU))
+	return t.change(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
+		return l.promise(claim, byGPU[gpu], now)
 	})
 }
 

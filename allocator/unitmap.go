@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"unicode/utf8"
 )
@@ -29,19 +30,6 @@ func nthMark(n int) rune {
 	return rune(0x4E00 + n - len(letters))
 }
 
-// unusedMark returns the first mark that is on no unit of the map.
-func (m unitMap) unusedMark() rune {
-	used := map[rune]bool{}
-	for _, mark := range m {
-		used[mark] = true
-	}
-	for n := 0; ; n++ {
-		if mark := nthMark(n); !used[mark] {
-			return mark
-		}
-	}
-}
-
 // unitsOf returns the units that bear the mark.
 func (m unitMap) unitsOf(mark rune) UnitSet {
 	var units UnitSet
@@ -52,6 +40,21 @@ func (m unitMap) unitsOf(mark rune) UnitSet {
 	}
 	return units
 }
+
+// freeUnits returns so many free units, or as many as there are, the highest
+// numbers first to be taken.
+func (m unitMap) freeUnits(count int, avoid UnitSet) UnitSet {
+	var units []int
+	for unit := len(m) - 1; unit >= 0 && len(units) < count; unit-- {
+		if m[unit] == free && !avoid.Contains(unit) {
+			units = append(units, unit)
+		}
+	}
+	return NewUnitSet(units...)
+}
+
+// sortedMarks returns the marks in an order that does not depend on chance.
+func sortedMarks(marks map[rune]int) []rune { return slices.Sorted(maps.Keys(marks)) }
 
 // mark puts the mark on the units. They must exist.
 func (m unitMap) mark(units UnitSet, mark rune) {

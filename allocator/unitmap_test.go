@@ -25,9 +25,3 @@ func TestNthMark_is_enough_for_every_unit(t *testing.T) {
 	must.Eq(t, all, back)
 	must.Error(t, back.UnmarshalText(append(text, '.')))
 }
-
-func TestUnusedMark_is_used_again(t *testing.T) {
-	t.Parallel()
-	must.Eq(t, 'a', unitMap("....").unusedMark())
-	must.Eq(t, 'b', unitMap("a.cc").unusedMark())
-}

@@ -59,6 +59,9 @@ func (v *verifier) holders(key string, value []byte) map[int]allocator.Owner {
 	}
 	owners := map[int]allocator.Owner{}
 	for _, claim := range ledger.Claims() {
+		if claim.State == allocator.Reserved || claim.State == allocator.Requested || !claim.ExpiresAt.IsZero() {
+			continue // makes way, or ends by itself
+		}
 		for _, unit := range claim.Units {
 			owners[unit] = claim.Owner
 		}

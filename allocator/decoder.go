@@ -1,0 +1,93 @@
+package allocator
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// decoder turns entries of the store into records, and remembers them: of a
+// large table that is read again and again only a few values have changed.
+type decoder struct {
+	mu    sync.Mutex
+	known map[string]record // of the entries decoded last, by key
+}
+
+// record is a value of the table, decoded.
+type record struct {
+	key   string
+	bytes []byte // what was decoded
+	gpu   GPUID
+	value any // *NodeState, *GPUState, *Ledger, *Cordon or nil
+	err   error
+}
+
+// decode returns a record for each entry. Values are compared as bytes and not
+// by their versions, which a store that was made anew hands out again.
+func (d *decoder) decode(entries []Entry) []record {
+	d.mu.Lock()
+	known := d.known // never changed once it is there
+	d.mu.Unlock()
+
+	records := make([]record, len(entries))
+	perWorker := max(1, (len(entries)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	var workers sync.WaitGroup
+	first := 0
+	for chunk := range slices.Chunk(entries, perWorker) {
+		out := records[first:]
+		first += len(chunk)
+		workers.Go(func() {
+			for i, entry := range chunk {
+				if old, seen := known[entry.Key]; seen && bytes.Equal(old.bytes, entry.Value) {
+					out[i] = old
+				} else {
+					out[i] = newRecord(entry)
+				}
+			}
+		})
+	}
+	workers.Wait()
+
+	now := make(map[string]record, len(records))
+	for _, record := range records {
+		now[record.key] = record
+	}
+	d.mu.Lock()
+	d.known = now
+	d.mu.Unlock()
+	return records
+}
+
+// newRecord decodes an entry. Keys that the table does not know get no value:
+// they may belong to a newer version.
+func newRecord(entry Entry) record {
+	r := record{key: entry.Key, bytes: entry.Value}
+	if _, ok := parseNodeKey(entry.Key); ok {
+		if node, err := decodeState[NodeState](entry.Value); err != nil {
+			r.err = err
+		} else {
+			r.value = &node
+		}
+		return r
+	}
+	gpu, suffix, ok := parseGPUKey(entry.Key)
+	if !ok {
+		return r
+	}
+	r.gpu = gpu
+	switch suffix {
+	case stateSuffix:
+		state, err := decodeState[GPUState](entry.Value)
+		r.value, r.err = &state, err
+	case claimsSuffix:
+		r.value, r.err = DecodeLedger(entry.Value) // a nil *Ledger if it cannot be read
+	case cordonSuffix:
+		r.value = decodeCordon(entry.Value)
+	}
+	if r.err != nil {
+		r.err = fmt.Errorf("GPU %s: %w", gpu, r.err)
+	}
+	return r
+}

@@ -1,0 +1,175 @@
+package allocator
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// ClockSkew is how much the clocks of the machines that share a table may
+	// differ. Claims that expire do so this much later, and a clock that is
+	// farther off costs a reservation, never a task's slice.
+	ClockSkew = 30 * time.Second
+
+	// MaxReservation is the longest life of a reservation. Together with
+	// ClockSkew it bounds how long a writer with a wrong clock can bind others.
+	MaxReservation = time.Hour
+)
+
+// Room is what is wanted of one GPU by somebody who has no booking of Nomad's:
+// so many units, no matter which.
+type Room struct {
+	GPU     GPUID
+	UnitMiB uint64  // memory of one unit, MiB
+	Of      int     // units the GPU is divided into
+	Count   int     // units that are wanted
+	Avoid   UnitSet // units that must not be taken, such as unhealthy ones
+}
+
+func (r Room) validate() error {
+	if r.GPU == "" || r.UnitMiB == 0 || r.UnitMiB > maxUnitMiB || r.Of <= 0 || r.Of > maxUnits || r.Count <= 0 {
+		return fmt.Errorf("%d of %d units of %d MiB on GPU %q: %w", r.Count, r.Of, r.UnitMiB, r.GPU, ErrInvalid)
+	}
+	return nil
+}
+
+// Expired reports whether the claim has ended by itself. Tasks' claims never
+// do. The times in a claim are its writer's: a reservation counts only between
+// its making and its end by the reader's clock, give or take ClockSkew, so that
+// no clock of others can make it last.
+func (c Claim) Expired(now time.Time) bool {
+	if c.State == Claimed || c.State == Running {
+		return false
+	}
+	over := !c.ExpiresAt.IsZero() && now.After(c.ExpiresAt.Add(ClockSkew))
+	if c.State != Reserved {
+		return over
+	}
+	fromTheFuture := c.ClaimedAt.After(now.Add(ClockSkew))
+	return over || fromTheFuture || c.ExpiresAt.Sub(c.ClaimedAt) > MaxReservation || c.ExpiresAt.IsZero()
+}
+
+// current returns the ledger as it is now: without the claims that expired.
+func (l *Ledger) current(now time.Time) *Ledger {
+	next := l.clone()
+	for mark, claim := range l.Marks {
+		if claim.Expired(now) {
+			next.drop(mark)
+		}
+	}
+	return next
+}
+
+// promise gives free units to somebody who is no task, and reports whether the
+// ledger changed. It takes the highest numbers, which makes no difference to
+// Nomad and is easy on the eye. Repeating it changes nothing.
+func (l *Ledger) promise(claim Claim, room Room, now time.Time) (changed bool, err error) {
+	if err := claim.Owner.validate(); err != nil {
+		return false, err
+	}
+	if err := room.validate(); err != nil {
+		return false, err
+	}
+	next := l.current(now)
+	if _, _, found := next.find(claim.Owner); found {
+		return false, nil
+	}
+	if len(next.Marks) > 0 && next.UnitMiB != room.UnitMiB {
+		return false, fmt.Errorf("GPU %s has claims in units of %d MiB, not %d: %w", room.GPU, next.UnitMiB, room.UnitMiB, ErrUnitMismatch)
+	}
+	next.Units, next.UnitMiB = next.Units.resized(room.Of), room.UnitMiB
+	units := next.Units[:room.Of].freeUnits(room.Count, room.Avoid)
+	if len(units) < room.Count {
+		return false, fmt.Errorf("GPU %s has %d free units of %d MiB, %d are wanted: %w",
+			room.GPU, len(units), room.UnitMiB, room.Count, ErrNoRoom)
+	}
+	mark := next.unusedMark()
+	next.Units.mark(units, mark)
+	next.put(mark, claim)
+	*l = *next
+	return true, nil
+}
+
+// hold turns a person's request into units that no task can take, and reports
+// whether the ledger changed. It is an error if the request is gone: a task
+// that Nomad had placed may have taken its units.
+func (l *Ledger) hold(owner Owner, now time.Time) (changed bool, err error) {
+	mark, claim, found := l.find(owner)
+	switch {
+	case !found || claim.Expired(now) || !claim.State.OutsideNomad():
+		return false, fmt.Errorf("%s has no request, or no longer: %w", owner, ErrInvalid)
+	case claim.State == Held:
+		return false, nil
+	}
+	claim.State = Held
+	l.put(mark, claim)
+	return true, nil
+}
+
+// useReservation removes the reservation that was made for the task, the one
+// that ends first if there are several. Its units are free for whoever Nomad
+// booked them for, which need not be this task.
+func (l *Ledger) useReservation(task Owner) {
+	used := ""
+	for mark, claim := range l.Marks {
+		if claim.State == Reserved && claim.Owner.isFor(task) &&
+			(used == "" || claim.ExpiresAt.Before(l.Marks[used].ExpiresAt)) {
+			used = mark
+		}
+	}
+	if used != "" {
+		l.drop(used)
+	}
+}
+
+// makeWay takes the booked units from the claims that yield, and all units from
+// those of another unit size. It returns how many each has lost; they still
+// have their marks.
+func (l *Ledger) makeWay(b Booking) (displaced map[rune]int) {
+	displaced = map[rune]int{}
+	for text, claim := range l.Marks {
+		if !claim.State.yields() {
+			continue
+		}
+		if l.UnitMiB != b.UnitMiB {
+			l.drop(text)
+			continue
+		}
+		mark, _ := utf8.DecodeRuneInString(text)
+		if lost := l.Units.unitsOf(mark).Intersect(b.Units); len(lost) > 0 {
+			l.Units.mark(lost, free)
+			displaced[mark] = len(lost)
+		}
+	}
+	return displaced
+}
+
+// settle gives the displaced other units. Where there are not enough they lose
+// all: half a reservation is of no use, and its planner will plan again.
+func (l *Ledger) settle(displaced map[rune]int) {
+	for _, mark := range sortedMarks(displaced) {
+		units := l.Units.freeUnits(displaced[mark], nil)
+		if len(units) < displaced[mark] {
+			l.drop(string(mark))
+			continue
+		}
+		l.Units.mark(units, mark)
+	}
+}
+
+// hasTasks reports whether a claim does not yield.
+func (l *Ledger) hasTasks() bool {
+	for _, claim := range l.Marks {
+		if !claim.State.yields() {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Ledger) drop(mark string) {
+	r, _ := utf8.DecodeRuneInString(mark)
+	l.Units.mark(l.Units.unitsOf(r), free)
+	delete(l.Marks, mark)
+}
