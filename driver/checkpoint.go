@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,14 +61,16 @@ func openCheckpoint(dir, container string) (*checkpoint, docker.LogPosition, err
 }
 
 func (c *checkpoint) save(position docker.LogPosition) error {
-	text, err := json.Marshal(checkpointText{c.container, position})
+	record, err := json.Marshal(checkpointText{c.container, position})
 	if err != nil {
 		return err
 	}
-	if len(text) >= checkpointSize {
+	if len(record) >= checkpointSize {
 		return errors.New("log checkpoint is too long")
 	}
-	record := append(text, bytes.Repeat([]byte(" "), checkpointSize-len(text)-1)...)
+	for len(record) < checkpointSize-1 {
+		record = append(record, ' ')
+	}
 	_, err = c.file.WriteAt(append(record, '\n'), 0)
 	return err
 }

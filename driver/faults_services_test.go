@@ -114,7 +114,10 @@ func TestFaultConsulRestoredFromAnOldSnapshot(t *testing.T) {
 	must.SliceLen(t, 1, w.engine.running())
 
 	must.NoError(t, w.table.Release(t.Context(), gone, "1", []allocator.GPUID{gpuA})) // as a person does who looked
-	eventually(t, func() bool { now := w.claims(); return len(now) == 1 && now[0] == string(gpuA)+": "+allocID+" 3 running" })
+	eventually(t, func() bool {
+		now := w.claims()
+		return len(now) == 1 && now[0] == string(gpuA)+": "+allocID+" 3 running"
+	})
 	must.NoError(t, d.DestroyTask(task.ID, true))
 	w.nothingLeft()
 }

@@ -136,7 +136,7 @@ func TestCluster_minority_grants_nothing(t *testing.T) {
 	cluster.Heal(t)
 	eventually(t, func(ctx context.Context) error {
 		if err := loser.claim(ctx); !errors.Is(err, allocator.ErrHeld) {
-			return fmt.Errorf("want %w, have %v", allocator.ErrHeld, err) //nolint:errorlint // err may be nil
+			return fmt.Errorf("want %w, have %v", allocator.ErrHeld, err)
 		}
 		return nil
 	})
