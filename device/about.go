@@ -1,6 +1,10 @@
 package device
 
 import (
+	"fmt"
+	"maps"
+	"strings"
+
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
@@ -24,6 +28,7 @@ const (
 	DefaultMemoryUnit   = "1GiB"
 	DefaultPollInterval = "5s"
 	DefaultPollTimeout  = "10s"
+	DefaultProbation    = "30s"
 )
 
 // Config is the operator's plugin block.
@@ -34,6 +39,32 @@ type Config struct {
 	// ReservedMemory is kept back on each GPU, besides what its driver keeps
 	// for itself. None if empty.
 	ReservedMemory string `codec:"reserved_memory"`
+
+	// MemorySize is the memory of GPUs that cannot tell theirs, since they
+	// share the host's. If empty, they are not offered.
+	MemorySize string `codec:"memory_size"`
+
+	// AllowUnmanaged offers memory even while processes that hold no slice use
+	// it.
+	AllowUnmanaged bool `codec:"allow_unmanaged"`
+
+	// GPUs are settings of single GPUs, by UUID.
+	GPUs map[string]GPUConfig `codec:"gpu"`
+
+	// Include and Ignore name GPUs that are offered, and that are not: by UUID,
+	// index or model, in which '*' stands for any text. If Include is empty,
+	// all are offered; Ignore outranks it.
+	Include []string `codec:"include"`
+	Ignore  []string `codec:"ignore"`
+
+	// XidCritical are the Xids that take a GPU out of use. If empty, all do but
+	// those in XidIgnored.
+	XidCritical []int `codec:"xid_critical"`
+	XidIgnored  []int `codec:"xid_ignored"`
+
+	// Probation is how long a GPU that has failed must be well before it is
+	// used again; it doubles with each failure soon after.
+	Probation string `codec:"probation"`
 
 	// NVMLLibrary is the path of libnvidia-ml.so.1. If empty, the dynamic
 	// linker finds it.
@@ -49,6 +80,14 @@ type Config struct {
 	Table tableconfig.Config `codec:"table"`
 }
 
+// GPUConfig is a gpu block: what differs for one GPU. What is left out is as for
+// all.
+type GPUConfig struct {
+	ReservedMemory string `codec:"reserved_memory"`
+	MemorySize     string `codec:"memory_size"`
+	AllowUnmanaged *bool  `codec:"allow_unmanaged"`
+}
+
 // PluginInfo tells Nomad which plugin this is.
 func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
 	return &base.PluginInfoResponse{
@@ -61,16 +100,35 @@ func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
 
 // ConfigSchema is the schema of Config.
 func (p *Plugin) ConfigSchema() (*hclspec.Spec, error) {
-	return hclspec.NewObject(map[string]*hclspec.Spec{
-		"memory_unit":     text("memory_unit", DefaultMemoryUnit),
+	perGPU := map[string]*hclspec.Spec{
 		"reserved_memory": hclspec.NewAttr("reserved_memory", "string", false),
-		"nvml_library":    hclspec.NewAttr("nvml_library", "string", false),
-		"poll_interval":   text("poll_interval", DefaultPollInterval),
-		"poll_timeout":    text("poll_timeout", DefaultPollTimeout),
-		"table":           hclspec.NewBlock("table", false, tableconfig.Spec()),
-	}), nil
+		"memory_size":     hclspec.NewAttr("memory_size", "string", false),
+		"allow_unmanaged": hclspec.NewAttr("allow_unmanaged", "bool", false),
+	}
+	all := maps.Clone(perGPU)
+	maps.Copy(all, map[string]*hclspec.Spec{
+		"memory_unit":   text("memory_unit", DefaultMemoryUnit),
+		"gpu":           hclspec.NewBlockMap("gpu", []string{"uuid"}, hclspec.NewObject(perGPU)),
+		"include":       hclspec.NewAttr("include", "list(string)", false),
+		"ignore":        hclspec.NewAttr("ignore", "list(string)", false),
+		"xid_critical":  hclspec.NewAttr("xid_critical", "list(number)", false),
+		"xid_ignored":   withDefault(hclspec.NewAttr("xid_ignored", "list(number)", false), numbers(DefaultXidIgnored)),
+		"probation":     text("probation", DefaultProbation),
+		"nvml_library":  hclspec.NewAttr("nvml_library", "string", false),
+		"poll_interval": text("poll_interval", DefaultPollInterval),
+		"poll_timeout":  text("poll_timeout", DefaultPollTimeout),
+		"table":         hclspec.NewBlock("table", false, tableconfig.Spec()),
+	})
+	return hclspec.NewObject(all), nil
 }
 
 func text(name, otherwise string) *hclspec.Spec {
-	return hclspec.NewDefault(hclspec.NewAttr(name, "string", false), hclspec.NewLiteral(`"`+otherwise+`"`))
+	return withDefault(hclspec.NewAttr(name, "string", false), `"`+otherwise+`"`)
 }
+
+func withDefault(attr *hclspec.Spec, literal string) *hclspec.Spec {
+	return hclspec.NewDefault(attr, hclspec.NewLiteral(literal))
+}
+
+// numbers is a list as HCL writes it.
+func numbers(list []int) string { return strings.ReplaceAll(fmt.Sprint(list), " ", ", ") }

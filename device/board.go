@@ -2,28 +2,27 @@ package device
 
 import "sync"
 
-// board holds the newest inventory. One loop writes it; whoever reads it is
-// told when there is a newer one.
-type board struct {
+// board holds the newest of something, such as the inventory. One loop writes
+// it; whoever reads it is told when there is a newer one.
+type board[T any] struct {
 	mu      sync.Mutex
-	newest  inventory
+	newest  T
 	changed chan struct{} // closed when newest is replaced
 }
 
-func newBoard() *board { return &board{changed: make(chan struct{})} }
+func newBoard[T any]() *board[T] { return &board[T]{changed: make(chan struct{})} }
 
-// post replaces the inventory. Inventories on the board are never modified.
-func (b *board) post(i inventory) {
+// post replaces what is on the board, which is never modified.
+func (b *board[T]) post(newest T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.newest = i
+	b.newest = newest
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// read returns the newest inventory and a channel that closes when there is a
-// newer one.
-func (b *board) read() (inventory, <-chan struct{}) {
+// read returns the newest and a channel that closes when there is a newer one.
+func (b *board[T]) read() (T, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.newest, b.changed

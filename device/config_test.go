@@ -1,6 +1,7 @@
 package device
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -24,12 +25,12 @@ func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	want := settings{
 		unitText: "1GiB", unitMiB: 1024, pollInterval: 5 * time.Second, pollTimeout: 10 * time.Second,
-		table: tableconfig.Default(),
+		probation: 30 * time.Second, xids: xidPolicy{ignored: []int{13, 31, 43, 45, 68, 109}}, table: tableconfig.Default(),
 	}
 	for name, c := range map[string]Config{"no block": {}, "empty block": parse(t, ``), "empty table": parse(t, `table {}`)} {
 		s, err := c.settings()
 		must.NoError(t, err, must.Sprint(name))
-		must.True(t, want == s, must.Sprintf("%s: %+v", name, s))
+		must.True(t, reflect.DeepEqual(want, s), must.Sprintf("%s: %+v", name, s))
 	}
 }
 
@@ -47,7 +48,7 @@ func TestConfigInFull(t *testing.T) {
 		}`).settings()
 	must.NoError(t, err)
 	must.Eq(t, 512, s.unitMiB)
-	must.Eq(t, 1536, s.reservedMiB)
+	must.Eq(t, 1536, s.common.reservedMiB)
 	must.Eq(t, "/opt/nvidia/libnvidia-ml.so.1", s.library)
 	must.Eq(t, 30*time.Second, s.pollInterval)
 	must.Eq(t, time.Minute, s.pollTimeout)

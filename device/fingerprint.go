@@ -2,7 +2,6 @@ package device
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/device"
@@ -22,9 +21,12 @@ func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *device.FingerprintRes
 		return nil, errNotConfigured
 	}
 	responses := make(chan *device.FingerprintResponse)
-	go p.poll(ctx, set)
-	go newPublisher(p.logger, p.board, p.openTable, set).run(ctx)
-	go p.stream(ctx, responses)
+	table := newWatch(p.logger, &lazyTable{open: p.openTable, config: set.table}, set.pollInterval)
+	publisher := newPublisher(p.logger, p.board, &lazyTable{open: p.openTable, config: set.table})
+	p.work.Go(func() { table.run(ctx) })
+	p.work.Go(func() { p.poll(ctx, set, table) })
+	p.work.Go(func() { publisher.run(ctx) })
+	p.work.Go(func() { p.stream(ctx, responses) })
 	return responses, nil
 }
 
@@ -42,14 +44,14 @@ func (p *Plugin) stream(ctx context.Context, responses chan<- *device.Fingerprin
 			newest, changed = p.board.read()
 		}
 	}
-	var sent []*device.DeviceGroup
+	var sent inventory
 	for first := true; ; first = false {
-		if groups := deviceGroups(newest); first || !reflect.DeepEqual(groups, sent) {
+		if first || !sameOffer(sent, newest) {
 			select {
 			case <-ctx.Done():
 				return
-			case responses <- device.NewFingerprint(groups...):
-				sent = groups
+			case responses <- device.NewFingerprint(deviceGroups(newest)...):
+				sent = newest
 			}
 		}
 		select {

@@ -1,6 +1,8 @@
 package device
 
 import (
+	"reflect"
+
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 
@@ -26,16 +28,56 @@ func deviceGroups(i inventory) []*device.DeviceGroup {
 
 func instances(g gpu) []*device.Device {
 	locality := &device.DeviceLocality{PciBusID: g.PCIBusID}
+	units := make([]device.Device, g.units)
 	all := make([]*device.Device, g.units)
 	for unit := range all {
-		all[unit] = &device.Device{
+		units[unit] = device.Device{
 			ID:         allocator.UnitID(g.id(), unit),
 			Healthy:    g.health == "",
 			HealthDesc: g.health,
 			HwLocality: locality,
 		}
+		all[unit] = &units[unit]
+	}
+	if g.health != "" {
+		return all
+	}
+	for _, w := range g.withheld {
+		for _, unit := range w.units {
+			all[unit].Healthy, all[unit].HealthDesc = false, w.reason
+		}
 	}
 	return all
+}
+
+// sameOffer reports whether two inventories make the same groups, without
+// making them: this is asked with every reading.
+func sameOffer(a, b inventory) bool {
+	if len(a.offered) == 0 && len(b.offered) == 0 {
+		return true
+	}
+	if a.driver != b.driver || !reflect.DeepEqual(a.cuda, b.cuda) || len(a.offered) != len(b.offered) {
+		return false
+	}
+	for n, g := range a.offered {
+		other := b.offered[n]
+		if g.units != other.units || g.unitMiB != other.unitMiB || g.health != other.health ||
+			!reflect.DeepEqual(g.withheld, other.withheld) || !reflect.DeepEqual(lasting(g.GPU), lasting(other.GPU)) {
+			return false
+		}
+	}
+	return true
+}
+
+// lasting is a GPU without what changes from reading to reading. What is left
+// in by mistake costs a message, what is left out would never be sent.
+func lasting(g nvml.GPU) nvml.GPU {
+	g.Memory = &nvml.Memory{TotalMiB: g.Memory.TotalMiB}
+	g.Processes, g.BAR1UsedMiB, g.Rows, g.RetiredPagesPending = nil, nil, nil, nil
+	g.PowerW, g.TemperatureC, g.CoresClockMHz, g.MemoryClockMHz = nil, nil, nil, nil
+	g.UtilizationPct, g.MemoryBusyPct, g.EncoderPct, g.DecoderPct = nil, nil, nil, nil
+	g.UncorrectedECC, g.ECCL1, g.ECCL2, g.ECCMemory = nil, nil, nil, nil
+	return g
 }
 
 // attributes are what a job can constrain. Those that NVIDIA's own device
@@ -57,6 +99,7 @@ func attributes(g gpu, i inventory) map[string]*structs.Attribute {
 	}
 	a.text("driver_version", i.driver)
 	a.text("mig_profile", g.MIGProfile)
+	a.text("mig_parent", g.Parent)
 	a.version("cuda_version", i.cuda)
 	a.version("compute_capability", g.ComputeCapability)
 	a.number("power", g.PowerLimitW, structs.UnitW)

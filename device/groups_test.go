@@ -13,7 +13,7 @@ func ptr[T any](v T) *T { return &v }
 
 // full is a GPU that tells everything.
 func full() nvml.GPU {
-	g := reading("GPU-1", 24576, 300)
+	g := gpuOf("GPU-1", 24576, 300)
 	g.Name, g.Index = "Quadro RTX 6000/8000", 3
 	g.NUMANode, g.ComputeCapability = ptr(1), &nvml.Version{Major: 8, Minor: 6}
 	g.BAR1MiB, g.PCIBandwidthMBps = ptr[uint64](256), ptr[uint64](31504)
@@ -51,7 +51,7 @@ func TestAttributes(t *testing.T) {
 
 func TestAttributesOfABareGPU(t *testing.T) {
 	t.Parallel()
-	group := deviceGroups(history(t, Config{}, []nvml.GPU{reading("GPU-1", 8192, 0)}))[0]
+	group := deviceGroups(history(t, Config{}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}))[0]
 	must.NoError(t, group.Validate())
 	for _, absent := range []string{"numa_node", "power", "cuda_version", "display_state", "mig_profile"} {
 		must.MapNotContainsKey(t, group.Attributes, absent)
@@ -87,7 +87,7 @@ func TestAttributesCompareWithWhatJobsSay(t *testing.T) {
 
 func TestUnhealthyGPU(t *testing.T) {
 	t.Parallel()
-	group := deviceGroups(history(t, Config{}, []nvml.GPU{reading("GPU-1", 2048, 0)}, []nvml.GPU{failing("GPU-1")}))[0]
+	group := deviceGroups(history(t, Config{}, []nvml.GPU{gpuOf("GPU-1", 2048, 0)}, []nvml.GPU{failing("GPU-1")}))[0]
 	must.Len(t, 2, group.Devices)
 	for _, unit := range group.Devices {
 		must.False(t, unit.Healthy)

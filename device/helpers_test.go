@@ -23,7 +23,7 @@ const patience = 20 * time.Second
 
 // quick is a configuration for tests.
 func quick() Config {
-	return Config{MemoryUnit: "1GiB", PollInterval: "20ms", PollTimeout: "300ms"}
+	return Config{MemoryUnit: "1GiB", PollInterval: "20ms", PollTimeout: "300ms", Probation: "10ms"}
 }
 
 // harness is a plugin behind gRPC, as Nomad has it, with a table in memory.
@@ -49,6 +49,7 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	t.Cleanup(func() {
 		stop()
 		_ = client.Close() // which stops the server, too
+		p.work.Wait()
 	})
 	raw, err := client.Dispense(base.PluginTypeDevice)
 	must.NoError(t, err)

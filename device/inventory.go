@@ -2,7 +2,6 @@ package device
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,16 +9,39 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
+// reading is all that is learnt at one time.
+type reading struct {
+	at       time.Time
+	snapshot *nvml.Snapshot // nil if err is not
+	err      error          // NVML as a whole cannot be read
+	table    tableView
+	users    map[int]user
+	between  bool // it came between two polls, and counts for no patience
+}
+
+// tableView is what the allocation table last said of this node's GPUs: their
+// claims and cordons. A GPU that is not in it was never looked up.
+type tableView map[allocator.GPUID]allocator.GPU
+
 // inventory is what the node has to offer after a reading.
 type inventory struct {
-	readAt time.Time // of the last attempt; zero before the first
-	good   bool      // NVML has answered at least once
-	driver string    // version
-	cuda   *nvml.Version
-	fault  error // why NVML as a whole cannot be read now
+	readAt  time.Time // of the last attempt; zero before the first
+	good    bool      // NVML has answered at least once
+	driver  string    // version
+	cuda    *nvml.Version
+	fault   error    // why NVML as a whole cannot be read now
+	xids    []noted  // that came with this reading
+	xidsErr error    // why Xids of some GPU cannot be had
+	passed  []string // UUIDs that the operator does not want to be offered
 
 	offered []gpu // by PCI bus and UUID: indexes shift when a GPU is lost
 	refused []gpu // GPUs that are or were here and cannot be offered; units is 0
+}
+
+// noted is an Xid and whether it took its GPU out of use.
+type noted struct {
+	nvml.Xid
+	critical bool
 }
 
 // gpu is one GPU or MIG instance.
@@ -33,43 +55,65 @@ type gpu struct {
 
 	// health is why no unit can be used, or empty. Of a refused GPU it is why
 	// the GPU is refused.
-	health string
+	health   string
+	withheld []withholding // units that cannot be used though the GPU can
+
+	record       record
+	pressure     pressure
+	slices       []slice
+	unmanagedMiB uint64
 }
 
 func (g gpu) id() allocator.GPUID { return allocator.GPUID(g.UUID) }
 
-// healthyUnits is how many units Nomad may place tasks on.
-func (g gpu) healthyUnits() int {
+// unhealthy returns the units that Nomad must not place tasks on.
+func (g gpu) unhealthy() allocator.UnitSet {
+	var units allocator.UnitSet
 	if g.health != "" {
-		return 0
+		for unit := range g.units {
+			units = append(units, unit)
+		}
+		return units
 	}
-	return g.units
+	for _, w := range g.withheld {
+		units = units.Union(w.units)
+	}
+	return units
 }
 
+// healthyUnits is how many units Nomad may place tasks on.
+func (g gpu) healthyUnits() int { return g.units - len(g.unhealthy()) }
+
 // find returns an offered GPU.
-func (i inventory) find(id allocator.GPUID) (gpu, bool) {
-	at := slices.IndexFunc(i.offered, func(g gpu) bool { return g.id() == id })
+func (i inventory) find(id allocator.GPUID) (gpu, bool) { return find(i.offered, id) }
+
+func find(gpus []gpu, id allocator.GPUID) (gpu, bool) {
+	at := slices.IndexFunc(gpus, func(g gpu) bool { return g.id() == id })
 	if at < 0 {
 		return gpu{}, false
 	}
-	return i.offered[at], true
+	return gpus[at], true
 }
 
-// after returns the inventory that follows a reading: a snapshot or an error.
-func (i inventory) after(s *nvml.Snapshot, err error, set settings, now time.Time) inventory {
-	next := inventory{readAt: now, good: i.good || err == nil, driver: i.driver, cuda: i.cuda, fault: err}
-	if err != nil {
+// after returns the inventory that follows a reading.
+func (i inventory) after(r reading, set settings) inventory {
+	next := inventory{readAt: r.at, good: i.good || r.err == nil, driver: i.driver, cuda: i.cuda, fault: r.err,
+		passed: i.passed, xidsErr: i.xidsErr}
+	if r.err != nil {
 		next.refused = i.refused
 		for _, known := range i.offered {
-			next.offered = append(next.offered, known.unusable(err.Error()))
+			next.offered = append(next.offered, known.unusable(r.err.Error()))
 		}
 		return next
 	}
-	next.driver, next.cuda = s.DriverVersion, s.CUDAVersion
-	for _, reading := range s.GPUs {
-		next.add(reading, i, set)
+	next.driver, next.cuda, next.xidsErr = r.snapshot.DriverVersion, r.snapshot.CUDAVersion, r.snapshot.XidsErr
+	for _, xid := range r.snapshot.Xids {
+		next.xids = append(next.xids, noted{xid, set.xids.isCritical(xid)})
 	}
-	next.keepMissing(i, s)
+	for _, found := range r.snapshot.GPUs {
+		next.add(found, i, r, set)
+	}
+	next.keepMissing(i, r)
 	slices.SortFunc(next.offered, func(a, b gpu) int {
 		return cmp.Or(cmp.Compare(a.PCIBusID, b.PCIBusID), cmp.Compare(a.UUID, b.UUID))
 	})
@@ -77,36 +121,61 @@ func (i inventory) after(s *nvml.Snapshot, err error, set settings, now time.Tim
 }
 
 // add files one GPU's reading.
-func (i *inventory) add(reading nvml.GPU, before inventory, set settings) {
-	known, isKnown := before.find(allocator.GPUID(reading.UUID))
+func (i *inventory) add(found nvml.GPU, before inventory, r reading, set settings) {
+	known, isKnown := before.find(allocator.GPUID(found.UUID))
+	own := set.of(allocator.GPUID(found.UUID))
+	if found.Memory == nil && own.sizeMiB > 0 && !found.MIGEnabled && found.Err == nil {
+		found.Memory = configuredMemory(found, own.sizeMiB)
+	}
 	switch {
-	case reading.UUID == "" || i.has(reading.UUID):
+	case found.UUID == "" || i.has(found.UUID):
 		// Nothing can be said of a GPU that never told who it is.
-	case reading.Err != nil && isKnown:
-		i.offered = append(i.offered, known.unusable(reading.Err.Error()))
-	case reading.Err != nil:
-		i.refuse(reading, "GPU cannot be read: "+reading.Err.Error(), set)
-	case reading.MIGEnabled:
-		i.refuse(reading, "MIG is enabled: only instances can be used", set)
-	case reading.Memory == nil && isKnown:
-		i.offered = append(i.offered, known.unusable("NVML no longer tells the memory size"))
-	case reading.Memory == nil:
-		i.refuse(reading, "NVML tells no memory size; the GPU may share the host's memory", set)
+	case slices.Contains(i.passed, found.UUID):
+	case !isKnown && found.Err == nil && !set.selects(found):
+		// Decided once: what it is selected by, its index, may be another's soon.
+		i.passed = append(slices.Clone(i.passed), found.UUID)
+	case found.Err != nil && isKnown:
+		known = known.failing(found.Err.Error())
+		if xid, failed := firstCritical(i.xids, known.GPU); failed {
+			known.record = known.record.failed(xid.String(), reported)
+		}
+		i.offered = append(i.offered, known)
+	case found.Err != nil:
+		i.refuse(found, "GPU cannot be read: "+found.Err.Error(), set)
+	case found.MIGEnabled:
+		i.refuse(found, "MIG is enabled: only instances can be used", set)
+	case found.Memory == nil && isKnown:
+		i.offered = append(i.offered, known.failing("NVML no longer tells the memory size"))
+	case found.Memory == nil:
+		i.refuse(found, "NVML tells no memory size; the GPU may share the host's memory: set memory_size to offer some of it", set)
 	default:
-		i.offer(reading, known, isKnown, set)
+		i.offer(found, known, isKnown, r, set)
 	}
 }
 
+// configuredMemory is the memory of a GPU that cannot tell: its size is the
+// operator's word, its use what the processes say.
+func configuredMemory(g nvml.GPU, sizeMiB uint64) *nvml.Memory {
+	m := &nvml.Memory{TotalMiB: sizeMiB}
+	for _, process := range g.Processes {
+		if process.UsedMiB != nil {
+			m.UsedMiB += *process.UsedMiB
+		}
+	}
+	m.FreeMiB = beyond(sizeMiB, m.UsedMiB)
+	return m
+}
+
 // keepMissing files the GPUs of which a snapshot says nothing.
-func (i *inventory) keepMissing(before inventory, s *nvml.Snapshot) {
+func (i *inventory) keepMissing(before inventory, r reading) {
 	for _, known := range before.offered {
 		switch {
 		case i.has(known.UUID):
-		case takenAway(known, s):
+		case takenAway(known, r.snapshot):
 			known.units = 0
 			i.refused = append(i.refused, known.unusable("MIG instance no longer exists"))
 		default:
-			i.offered = append(i.offered, known.unusable("NVML no longer reports this GPU"))
+			i.offered = append(i.offered, known.failing("NVML no longer reports this GPU"))
 		}
 	}
 	for _, known := range before.refused {
@@ -116,33 +185,9 @@ func (i *inventory) keepMissing(before inventory, s *nvml.Snapshot) {
 	}
 }
 
-// maxUnits bounds a GPU's units: Nomad keeps each as an object of its node, and
-// all must fit into one message.
-const maxUnits = 4096
-
-// offer divides a GPU into units. The division of a GPU that is offered already
-// stands as long as its memory does: the driver's own share may vary a little,
-// and a unit must not vanish under its task.
-func (i *inventory) offer(reading nvml.GPU, known gpu, isKnown bool, set settings) {
-	g := gpu{GPU: reading, readAt: i.readAt, unitMiB: set.unitMiB, reservedMiB: reservedMiB(reading.Memory, set), health: defect(reading)}
-	if isKnown && known.Memory.TotalMiB == reading.Memory.TotalMiB {
-		g.reservedMiB = known.reservedMiB
-	}
-	free := reading.Memory.TotalMiB - min(g.reservedMiB, reading.Memory.TotalMiB)
-	units := free / set.unitMiB
-	switch {
-	case units == 0:
-		i.refuse(reading, fmt.Sprintf("memory_unit = %q is larger than the %d MiB that this GPU can give", set.unitText, free), set)
-	case units > maxUnits:
-		i.refuse(reading, fmt.Sprintf("memory_unit = %q makes %d units of this GPU, %d are the most", set.unitText, units, maxUnits), set)
-	default:
-		g.units = int(units)
-		i.offered = append(i.offered, g)
-	}
-}
-
-func (i *inventory) refuse(reading nvml.GPU, reason string, set settings) {
-	g := gpu{GPU: reading, readAt: i.readAt, unitMiB: set.unitMiB, reservedMiB: reservedMiB(reading.Memory, set), health: reason}
+func (i *inventory) refuse(found nvml.GPU, reason string, set settings) {
+	g := gpu{GPU: found, readAt: i.readAt, unitMiB: set.unitMiB,
+		reservedMiB: reservedMiB(found.Memory, set.of(allocator.GPUID(found.UUID))), health: reason}
 	i.refused = append(i.refused, g)
 }
 
@@ -153,8 +198,14 @@ func (i inventory) has(uuid string) bool {
 
 // unusable keeps what is known of a GPU and says why it cannot be used.
 func (g gpu) unusable(reason string) gpu {
-	g.health = reason
+	g.health, g.withheld = reason, nil
 	return g
+}
+
+// failing is unusable by the GPU's own fault.
+func (g gpu) failing(reason string) gpu {
+	g.record = g.record.failed(reason, unreadable)
+	return g.unusable(reason)
 }
 
 // takenAway reports whether someone ended a MIG instance, as opposed to its
@@ -163,13 +214,4 @@ func takenAway(known gpu, s *nvml.Snapshot) bool {
 	well := func(g nvml.GPU) bool { return g.UUID == known.Parent && g.Err == nil }
 	anonymous := func(g nvml.GPU) bool { return g.Parent == known.Parent && g.UUID == "" }
 	return known.Parent != "" && slices.ContainsFunc(s.GPUs, well) && !slices.ContainsFunc(s.GPUs, anonymous)
-}
-
-// reservedMiB is what cannot be sold. Without the second version of NVML's
-// memory call, what the driver keeps for itself is not known.
-func reservedMiB(m *nvml.Memory, set settings) uint64 {
-	if m == nil || m.ReservedMiB == nil {
-		return set.reservedMiB
-	}
-	return *m.ReservedMiB + set.reservedMiB
 }

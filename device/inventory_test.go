@@ -12,8 +12,8 @@ import (
 
 var errLost = errors.New("GPU is lost")
 
-// reading is one GPU with this memory, of which the driver keeps some.
-func reading(uuid string, totalMiB, reservedMiB uint64) nvml.GPU {
+// gpuOf is one GPU with this memory, of which the driver keeps some.
+func gpuOf(uuid string, totalMiB, reservedMiB uint64) nvml.GPU {
 	return nvml.GPU{
 		UUID: uuid, Name: "NVIDIA A30", PCIBusID: "bus of " + uuid,
 		Memory: &nvml.Memory{TotalMiB: totalMiB, FreeMiB: totalMiB, ReservedMiB: &reservedMiB},
@@ -25,11 +25,21 @@ func failing(uuid string) nvml.GPU { return nvml.GPU{UUID: uuid, Err: errLost} }
 // history is what is offered after several readings, none of which fails as a whole.
 func history(t *testing.T, c Config, readings ...[]nvml.GPU) inventory {
 	t.Helper()
+	var all []reading
+	for n, gpus := range readings {
+		all = append(all, reading{at: time.Unix(int64(n+1), 0), snapshot: &nvml.Snapshot{DriverVersion: "550", GPUs: gpus}})
+	}
+	return story(t, c, all...)
+}
+
+// story is what is offered after several readings.
+func story(t *testing.T, c Config, readings ...reading) inventory {
+	t.Helper()
 	set, err := c.settings()
 	must.NoError(t, err)
 	var i inventory
-	for n, gpus := range readings {
-		i = i.after(&nvml.Snapshot{DriverVersion: "550", GPUs: gpus}, nil, set, time.Unix(int64(n+1), 0))
+	for _, r := range readings {
+		i = i.after(r, set)
 	}
 	return i
 }
@@ -53,7 +63,7 @@ func TestUnitsOfAGPU(t *testing.T) {
 		"more kept than there":   {Config{ReservedMemory: "32GiB"}, 24576, 0, 0, `larger than the 0 MiB`},
 		"more units than allows": {Config{MemoryUnit: "1MiB"}, 24576, 0, 0, `makes 24576 units`},
 	} {
-		i := history(t, tc.config, []nvml.GPU{reading("GPU-1", tc.total, tc.reserved)})
+		i := history(t, tc.config, []nvml.GPU{gpuOf("GPU-1", tc.total, tc.reserved)})
 		if tc.units > 0 {
 			must.Len(t, 1, i.offered, must.Sprint(name))
 			must.Eq(t, tc.units, i.offered[0].units, must.Sprint(name))
@@ -67,33 +77,33 @@ func TestUnitsOfAGPU(t *testing.T) {
 
 func TestWhatIsOfferedStaysOffered(t *testing.T) {
 	t.Parallel()
-	parent := reading("GPU-P", 24576, 0)
+	parent := gpuOf("GPU-P", 24576, 0)
 	parent.MIGEnabled = true
-	instance := reading("MIG-1", 6144, 0)
+	instance := gpuOf("MIG-1", 6144, 0)
 	instance.Parent = parent.UUID
-	unknownSize := reading("GPU-1", 8192, 0)
+	unknownSize := gpuOf("GPU-1", 8192, 0)
 	unknownSize.Memory = nil
-	becameMIG := reading("GPU-1", 8192, 0)
+	becameMIG := gpuOf("GPU-1", 8192, 0)
 	becameMIG.MIGEnabled, becameMIG.Memory = true, nil
 
 	for name, tc := range map[string]struct {
 		first, second []nvml.GPU
 		health        []string // of each GPU offered after both
 	}{
-		"nothing new":                  {[]nvml.GPU{reading("GPU-1", 8192, 0)}, []nvml.GPU{reading("GPU-1", 8192, 0)}, []string{""}},
-		"fails":                        {[]nvml.GPU{reading("GPU-1", 8192, 0)}, []nvml.GPU{failing("GPU-1")}, []string{"GPU is lost"}},
-		"vanishes":                     {[]nvml.GPU{reading("GPU-1", 8192, 0)}, nil, []string{"NVML no longer reports this GPU"}},
-		"forgets its size":             {[]nvml.GPU{reading("GPU-1", 8192, 0)}, []nvml.GPU{unknownSize}, []string{"NVML no longer tells the memory size"}},
+		"nothing new":                  {[]nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []string{""}},
+		"fails":                        {[]nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{failing("GPU-1")}, []string{"GPU is lost"}},
+		"vanishes":                     {[]nvml.GPU{gpuOf("GPU-1", 8192, 0)}, nil, []string{"NVML no longer reports this GPU"}},
+		"forgets its size":             {[]nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{unknownSize}, []string{"NVML no longer tells the memory size"}},
 		"fails from the start":         {[]nvml.GPU{failing("GPU-1")}, []nvml.GPU{failing("GPU-1")}, nil},
-		"recovers":                     {[]nvml.GPU{failing("GPU-1")}, []nvml.GPU{reading("GPU-1", 8192, 0)}, []string{""}},
+		"recovers":                     {[]nvml.GPU{failing("GPU-1")}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []string{""}},
 		"has no name":                  {[]nvml.GPU{failing("")}, []nvml.GPU{failing("")}, nil},
-		"is told twice":                {nil, []nvml.GPU{reading("GPU-1", 8192, 0), reading("GPU-1", 8192, 0)}, []string{""}},
-		"is divided by MIG":            {[]nvml.GPU{reading("GPU-1", 8192, 0)}, []nvml.GPU{becameMIG}, nil},
+		"is told twice":                {nil, []nvml.GPU{gpuOf("GPU-1", 8192, 0), gpuOf("GPU-1", 8192, 0)}, []string{""}},
+		"is divided by MIG":            {[]nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{becameMIG}, nil},
 		"instance is destroyed":        {[]nvml.GPU{parent, instance}, []nvml.GPU{parent}, nil},
 		"instance's GPU fails":         {[]nvml.GPU{parent, instance}, []nvml.GPU{failing("GPU-P")}, []string{"NVML no longer reports this GPU"}},
 		"instance fails with its GPU":  {[]nvml.GPU{parent, instance}, []nvml.GPU{failing("GPU-P"), failing("MIG-1")}, []string{"GPU is lost"}},
 		"instance cannot be told":      {[]nvml.GPU{parent, instance}, []nvml.GPU{parent, {Parent: "GPU-P", Err: errLost}}, []string{"NVML no longer reports this GPU"}},
-		"order is that of the machine": {[]nvml.GPU{reading("GPU-2", 8192, 0), reading("GPU-1", 8192, 0)}, []nvml.GPU{reading("GPU-2", 8192, 0)}, []string{"NVML no longer reports this GPU", ""}},
+		"order is that of the machine": {[]nvml.GPU{gpuOf("GPU-2", 8192, 0), gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{gpuOf("GPU-2", 8192, 0)}, []string{"NVML no longer reports this GPU", ""}},
 	} {
 		i := history(t, Config{}, tc.first, tc.second)
 		var got []string
@@ -107,13 +117,13 @@ func TestWhatIsOfferedStaysOffered(t *testing.T) {
 func TestUnitsDoNotVanishUnderTheirTasks(t *testing.T) {
 	t.Parallel()
 	i := history(t, Config{},
-		[]nvml.GPU{reading("GPU-1", 8192, 0)},
-		[]nvml.GPU{reading("GPU-1", 8192, 5)}) // the driver took a little more
+		[]nvml.GPU{gpuOf("GPU-1", 8192, 0)},
+		[]nvml.GPU{gpuOf("GPU-1", 8192, 5)}) // the driver took a little more
 	must.Eq(t, 8, i.offered[0].units)
 
 	i = history(t, Config{},
-		[]nvml.GPU{reading("GPU-1", 8192, 0)},
-		[]nvml.GPU{reading("GPU-1", 7680, 5)}) // the GPU was reset with ECC
+		[]nvml.GPU{gpuOf("GPU-1", 8192, 0)},
+		[]nvml.GPU{gpuOf("GPU-1", 7680, 5)}) // the GPU was reset with ECC
 	must.Eq(t, 7, i.offered[0].units)
 }
 
@@ -121,11 +131,12 @@ func TestFaultOfTheNode(t *testing.T) {
 	t.Parallel()
 	set, err := Config{}.settings()
 	must.NoError(t, err)
-	i := inventory{}.after(nil, errLost, set, time.Unix(1, 0))
+	broken := reading{at: time.Unix(9, 0), err: errLost}
+	i := inventory{}.after(broken, set)
 	must.False(t, i.good)
 	must.Len(t, 0, i.offered)
 
-	i = history(t, Config{}, []nvml.GPU{reading("GPU-1", 8192, 0)}).after(nil, errLost, set, time.Unix(9, 0))
+	i = history(t, Config{}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}).after(broken, set)
 	must.True(t, i.good)
 	must.Eq(t, "GPU is lost", i.offered[0].health)
 	must.Eq(t, 0, i.offered[0].healthyUnits())
@@ -134,7 +145,7 @@ func TestFaultOfTheNode(t *testing.T) {
 
 func TestDestroyedInstanceIsToldToTheTable(t *testing.T) {
 	t.Parallel()
-	parent, instance := reading("GPU-P", 24576, 0), reading("MIG-1", 6144, 0)
+	parent, instance := gpuOf("GPU-P", 24576, 0), gpuOf("MIG-1", 6144, 0)
 	parent.MIGEnabled, instance.Parent = true, parent.UUID
 	with, without := []nvml.GPU{parent, instance}, []nvml.GPU{parent}
 	state := gpuStates(history(t, Config{}, with, without, without), "node")["MIG-1"]
@@ -155,10 +166,10 @@ func TestDefectsMakeAGPUUnhealthy(t *testing.T) {
 		"memory errors":  {ptr[uint64](1), nil, "uncorrected memory errors since the driver was loaded; reset the GPU"},
 		"page to retire": {nil, ptr(true), "a defective memory page waits to be retired; reset the GPU"},
 	} {
-		g := reading("GPU-1", 8192, 0)
+		g := gpuOf("GPU-1", 8192, 0)
 		g.UncorrectedECC, g.RetiredPagesPending = tc.errors, tc.pending
 		i := history(t, Config{}, []nvml.GPU{g})
 		must.Eq(t, tc.health, i.offered[0].health, must.Sprint(name))
-		must.Eq(t, "", history(t, Config{}, []nvml.GPU{g}, []nvml.GPU{reading("GPU-1", 8192, 0)}).offered[0].health)
+		must.Eq(t, "", history(t, Config{}, []nvml.GPU{g}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}).offered[0].health)
 	}
 }

@@ -22,8 +22,10 @@ type Reader interface {
 	Close()
 }
 
-// Table is the part of the allocation table that a device plugin writes.
+// Table is the part of the allocation table that a device plugin needs: it
+// writes states and reads its GPUs' claims and cordons.
 type Table interface {
+	Inspect(context.Context, allocator.GPUID) (allocator.GPU, error)
 	PutGPU(context.Context, allocator.GPUID, allocator.GPUState) error
 	PutNode(context.Context, allocator.NodeState) error
 	Close() error
@@ -44,7 +46,9 @@ type Plugin struct {
 	logger     hclog.Logger
 	openReader OpenReader
 	openTable  OpenTable
-	board      *board
+	board      *board[inventory]
+	proc       string         // where proc is mounted
+	work       sync.WaitGroup // of all that Fingerprint and Stats began
 
 	mu       sync.Mutex
 	settings settings
@@ -55,7 +59,7 @@ var _ device.DevicePlugin = (*Plugin)(nil)
 // New returns a plugin that has opened and started nothing. Its work begins
 // with Fingerprint.
 func New(logger hclog.Logger, reader OpenReader, table OpenTable) *Plugin {
-	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard()}
+	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard[inventory](), proc: "/proc"}
 }
 
 // SetConfig checks the configuration and keeps it for Fingerprint. Nomad calls

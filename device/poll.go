@@ -4,83 +4,80 @@ import (
 	"context"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// poll reads the GPUs again and again and posts what there is to offer. It
-// ends with ctx.
-func (p *Plugin) poll(ctx context.Context, set settings) {
+// poll reads the GPUs again and again and posts what there is to offer: each
+// interval, and when the table says something else. It ends with ctx.
+func (p *Plugin) poll(ctx context.Context, set settings, table *watch) {
 	reader := p.openReader(set.library)
 	defer reader.Close()
+	users := newUsers(p.proc)
 	ticker := time.NewTicker(set.pollInterval)
 	defer ticker.Stop()
-	for {
+	for between := false; ; {
 		before, _ := p.board.read()
-		now := readOnce(ctx, reader, before, set)
+		_, changed := table.view.read()
+		r := readOnce(ctx, reader, set)
+		r.between = between
+		r.table = table.of(ctx, gpusOf(r.snapshot, before))
+		r.users = users.of(pidsOf(r.snapshot))
 		if ctx.Err() != nil {
 			return
 		}
+		now := before.after(r, set)
 		logChanges(p.logger, before, now, set)
 		p.board.post(now)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			between = false
+		case <-changed:
+			between = true
 		}
 	}
 }
 
-func readOnce(ctx context.Context, reader Reader, before inventory, set settings) inventory {
+func readOnce(ctx context.Context, reader Reader, set settings) reading {
 	ctx, cancel := context.WithTimeout(ctx, set.pollTimeout)
 	defer cancel()
 	snapshot, err := reader.Snapshot(ctx)
-	return before.after(snapshot, err, set, time.Now())
+	return reading{at: time.Now(), snapshot: snapshot, err: err}
 }
 
-// logChanges tells the operator once about each thing that changed.
-func logChanges(logger hclog.Logger, before, now inventory, set settings) {
-	logFault(logger, before.fault, now.fault, set)
-	for _, g := range now.offered {
-		known, isKnown := before.find(g.id())
-		gpuLog := logger.With("gpu", g.UUID, "model", g.Name)
-		if !isKnown {
-			logOffer(gpuLog, g, set)
-		}
-		switch {
-		case known.health == g.health || now.fault != nil:
-		case g.health == "":
-			gpuLog.Info("GPU can be used again", "units", g.units)
-		default:
-			gpuLog.Warn("GPU cannot be used; its units are unhealthy", "reason", g.health)
+// gpusOf returns the GPUs whose claims matter: those found, and those offered
+// that cannot be read now.
+func gpusOf(s *nvml.Snapshot, before inventory) []allocator.GPUID {
+	var ids []allocator.GPUID
+	seen := map[allocator.GPUID]bool{"": true}
+	add := func(id allocator.GPUID) {
+		if !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
 		}
 	}
-	reasons := map[string]string{}
-	for _, g := range before.refused {
-		reasons[g.UUID] = g.health
+	for _, g := range before.offered {
+		add(g.id())
 	}
-	for _, g := range now.refused {
-		if reasons[g.UUID] != g.health {
-			logger.Warn("GPU is not offered", "gpu", g.UUID, "model", g.Name, "reason", g.health)
+	if s != nil {
+		for _, g := range s.GPUs {
+			add(allocator.GPUID(g.UUID))
 		}
 	}
+	return ids
 }
 
-func logOffer(logger hclog.Logger, g gpu, set settings) {
-	logger.Info("GPU is offered", "memory_mib", g.Memory.TotalMiB, "reserved_mib", g.reservedMiB,
-		"memory_unit", set.unitText, "units", g.units)
-	if g.PersistenceMode != nil && !*g.PersistenceMode {
-		logger.Warn("persistence mode is off: the driver starts the GPU anew when nothing uses it, which takes seconds")
+func pidsOf(s *nvml.Snapshot) []int {
+	var pids []int
+	if s == nil {
+		return nil
 	}
-}
-
-func logFault(logger hclog.Logger, before, now error, set settings) {
-	switch {
-	case now != nil && (before == nil || before.Error() != now.Error()):
-		logger.Warn("GPUs cannot be read; trying again", "nvml_library", orDefault(set.library, nvml.DefaultLibrary),
-			"poll_interval", set.pollInterval, "error", now)
-	case now == nil && before != nil:
-		logger.Info("GPUs can be read again")
+	for _, g := range s.GPUs {
+		for _, process := range g.Processes {
+			pids = append(pids, process.PID)
+		}
 	}
+	return pids
 }

@@ -30,23 +30,22 @@ const (
 // goroutine.
 type publisher struct {
 	logger hclog.Logger
-	board  *board
-	open   func() (Table, error)
+	board  *board[inventory]
 
-	table   Table // nil until it could be opened
+	table   *lazyTable
 	written map[allocator.GPUID]allocator.GPUState
 	driver  string    // as last written with the node
 	beat    time.Time // of the last complete writing
 	fault   string    // already told to the operator
 }
 
-func newPublisher(logger hclog.Logger, b *board, open OpenTable, set settings) *publisher {
-	return &publisher{logger: logger, board: b, open: func() (Table, error) { return open(set.table) }}
+func newPublisher(logger hclog.Logger, b *board[inventory], table *lazyTable) *publisher {
+	return &publisher{logger: logger, board: b, table: table}
 }
 
 // run publishes until ctx ends.
 func (p *publisher) run(ctx context.Context) {
-	defer p.close()
+	defer p.table.close(p.logger)
 	retry := backoff.NewExponentialBackOff()
 	retry.MaxInterval = maxBackoff
 	for {
@@ -78,7 +77,8 @@ func (p *publisher) run(ctx context.Context) {
 func (p *publisher) publish(ctx context.Context, i inventory) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if err := p.ensureTable(); err != nil {
+	table, err := p.table.get()
+	if err != nil {
 		return err
 	}
 	node, err := os.Hostname()
@@ -94,14 +94,14 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 		if last, done := p.written[id]; done && !worthWriting(last, state) {
 			continue
 		}
-		if err := p.table.PutGPU(ctx, id, state); err != nil {
+		if err := table.PutGPU(ctx, id, state); err != nil {
 			errs = append(errs, fmt.Errorf("state of GPU %s: %w", id, err))
 			continue
 		}
 		p.written[id] = state
 	}
 	if due || p.driver != i.driver {
-		errs = append(errs, p.table.PutNode(ctx, allocator.NodeState{Name: node, Version: version.Version, Driver: i.driver}))
+		errs = append(errs, table.PutNode(ctx, allocator.NodeState{Name: node, Version: version.Version, Driver: i.driver}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -111,25 +111,6 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 		p.beat = time.Now()
 	}
 	return nil
-}
-
-func (p *publisher) ensureTable() (err error) {
-	if p.table == nil {
-		p.table, err = p.open()
-	}
-	if err != nil {
-		return fmt.Errorf("opening the allocation table: %w", err)
-	}
-	return nil
-}
-
-func (p *publisher) close() {
-	if p.table == nil {
-		return
-	}
-	if err := p.table.Close(); err != nil {
-		p.logger.Warn("cannot close the allocation table", "error", err)
-	}
 }
 
 // tell reports a fault once, and its end.
@@ -167,14 +148,13 @@ func gpuState(g gpu, node string) allocator.GPUState {
 		UnitMiB:     g.unitMiB,
 		Units:       g.units,
 		Health:      g.health,
+		Unhealthy:   g.unhealthy(),
+	}
+	if g.health == "" {
+		state.Health, state.UnmanagedMiB = g.whyWithheld(), g.unmanagedMiB
 	}
 	if g.Memory != nil {
 		state.MemoryMiB, state.UsedMiB = g.Memory.TotalMiB, g.Memory.UsedMiB
-	}
-	if g.health != "" {
-		for unit := range g.units {
-			state.Unhealthy = append(state.Unhealthy, unit)
-		}
 	}
 	return state
 }
@@ -183,8 +163,13 @@ func gpuState(g gpu, node string) allocator.GPUState {
 // more than a little memory use: that changes all the time, and is written
 // with the next heartbeat.
 func worthWriting(last, now allocator.GPUState) bool {
-	if diff := max(last.UsedMiB, now.UsedMiB) - min(last.UsedMiB, now.UsedMiB); diff < now.UnitMiB {
+	if apart(last.UsedMiB, now.UsedMiB) < now.UnitMiB {
 		last.UsedMiB = now.UsedMiB
+	}
+	if apart(last.UnmanagedMiB, now.UnmanagedMiB) < now.UnitMiB {
+		last.UnmanagedMiB = now.UnmanagedMiB
 	}
 	return !reflect.DeepEqual(last, now)
 }
+
+func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }

@@ -44,7 +44,7 @@ func TestOutageOfTheTableDelaysNothing(t *testing.T) {
 	h.store.Fail(allocator.ErrUnavailable)
 	s := h.fingerprint()
 	s.until(groups(1))
-	reader.set(nil, full(), reading("GPU-2", 8192, 0))
+	reader.set(nil, full(), gpuOf("GPU-2", 8192, 0))
 	s.until(groups(2))
 	_, err := h.nomad.Reserve([]string{"GPU-2::0000"})
 	must.NoError(t, err)
@@ -55,7 +55,7 @@ func TestOutageOfTheTableDelaysNothing(t *testing.T) {
 
 func TestGPUOfAnotherNodeDoesNotKeepTheOthersBack(t *testing.T) {
 	t.Parallel()
-	h, _ := withCanned(t, reading("GPU-1", 8192, 0), reading("GPU-2", 8192, 0))
+	h, _ := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))
 	other := allocator.GPUState{Node: "another", Units: 8, UnitMiB: 1024}
 	must.NoError(t, allocator.NewTable(h.store).PutGPU(h.ctx, "GPU-1", other))
 	h.fingerprint()

@@ -44,7 +44,7 @@ func withCanned(t *testing.T, gpus ...nvml.GPU) (*harness, *canned) {
 
 func TestReserveReturnsTheBooking(t *testing.T) {
 	t.Parallel()
-	h, _ := withCanned(t, reading("MIG-GPU-1/3/0", 8192, 0))
+	h, _ := withCanned(t, gpuOf("MIG-GPU-1/3/0", 8192, 0))
 	h.fingerprint().until(groups(1))
 	r, err := h.nomad.Reserve([]string{"MIG-GPU-1/3/0::0005", "MIG-GPU-1/3/0::0001"})
 	must.NoError(t, err)
@@ -59,7 +59,7 @@ func TestReserveReturnsTheBooking(t *testing.T) {
 
 func TestReserveRefuses(t *testing.T) {
 	t.Parallel()
-	h, _ := withCanned(t, reading("GPU-1", 8192, 0), reading("GPU-2", 8192, 0))
+	h, _ := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))
 	h.fingerprint().until(groups(2))
 	for want, ids := range map[string][]string{
 		"no device IDs":                            {},
@@ -89,7 +89,7 @@ func TestReserveWaitsForTheFirstReading(t *testing.T) {
 	}()
 	h.fingerprint()
 	h.reads(3)
-	reader.set(nil, reading("GPU-1", 8192, 0))
+	reader.set(nil, gpuOf("GPU-1", 8192, 0))
 	got := <-answers
 	must.NoError(t, got.err)
 	must.Eq(t, "GPU-1", got.r.Envs["NVIDIA_VISIBLE_DEVICES"])

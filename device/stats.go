@@ -15,7 +15,7 @@ import (
 // than interval after the one before. It ends with ctx.
 func (p *Plugin) Stats(ctx context.Context, interval time.Duration) (<-chan *device.StatsResponse, error) {
 	responses := make(chan *device.StatsResponse)
-	go p.streamStats(ctx, max(interval, minPeriod), responses)
+	p.work.Go(func() { p.streamStats(ctx, max(interval, minPeriod), responses) })
 	return responses, nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 func TestStatsHaveEveryUnitThatIsOffered(t *testing.T) {
 	t.Parallel()
-	i := history(t, Config{}, []nvml.GPU{full(), reading("GPU-2", 2048, 0)}, []nvml.GPU{full(), failing("GPU-2")})
+	i := history(t, Config{}, []nvml.GPU{full(), gpuOf("GPU-2", 2048, 0)}, []nvml.GPU{full(), failing("GPU-2")})
 	all := groupStats(i)
 	for n, group := range deviceGroups(i) {
 		must.Eq(t, group.Name, all[n].Name)

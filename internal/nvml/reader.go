@@ -90,7 +90,12 @@ func (r *Reader) Close() {
 	defer cancel()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
-	if !r.xids.endWithin(ctx) || r.gpusBusy() {
+	r.endSession(ctx)
+}
+
+// endSession ends the session, but not under a call.
+func (r *Reader) endSession(ctx context.Context) {
+	if !r.xids.endWithin(ctx) || r.node.busy() || r.gpusBusy() {
 		return
 	}
 	r.node.start(ctx, r.session.library, func(*probe) nodeReading {
@@ -102,22 +107,20 @@ func (r *Reader) Close() {
 
 // readNode opens the session if need be and asks what is not about one GPU.
 // Any failure ends the session, so that a driver that was reloaded is found
-// again; but not under calls of other lanes.
+// again.
 func (r *Reader) readNode(ctx context.Context) (nodeReading, error) {
-	mayEnd := !r.gpusBusy()
 	r.node.start(ctx, r.session.library, func(p *probe) nodeReading {
 		if err := r.session.begin(p); err != nil {
 			return nodeReading{err: err}
 		}
-		node := readNode(p)
-		if node.err != nil && mayEnd && r.xids.endWithin(ctx) {
-			r.session.end()
-		}
-		return node
+		return readNode(p)
 	})
 	node, err := r.node.wait(ctx)
 	if err == nil {
 		err = node.err
+	}
+	if err != nil {
+		r.endSession(ctx)
 	}
 	return node, err
 }

@@ -26,7 +26,7 @@ func log(t *testing.T, c Config, readings ...[]nvml.GPU) []string {
 		if gpus == nil {
 			fault = errors.New("no such file")
 		}
-		next := i.after(&nvml.Snapshot{GPUs: gpus}, fault, set, time.Unix(int64(n+1), 0))
+		next := i.after(reading{at: time.Unix(int64(n+1), 0), snapshot: &nvml.Snapshot{GPUs: gpus}, err: fault}, set)
 		logChanges(logger, i, next, set)
 		i = next
 	}
@@ -54,14 +54,14 @@ func TestOperatorIsToldOnceOfAMissingLibrary(t *testing.T) {
 
 func TestOperatorIsToldOnceOfAUnitThatIsTooLarge(t *testing.T) {
 	t.Parallel()
-	small := []nvml.GPU{reading("GPU-1", 2002, 0)}
+	small := []nvml.GPU{gpuOf("GPU-1", 2002, 0)}
 	says(t, log(t, Config{MemoryUnit: "4GiB"}, small, small, small),
 		[]string{"[WARN]", "GPU is not offered", "gpu=GPU-1", `memory_unit = \"4GiB\" is larger than the 2002 MiB`})
 }
 
 func TestOperatorIsToldOfHealth(t *testing.T) {
 	t.Parallel()
-	well, lost := []nvml.GPU{reading("GPU-1", 8192, 0)}, []nvml.GPU{failing("GPU-1")}
+	well, lost := []nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{failing("GPU-1")}
 	says(t, log(t, Config{}, well, well, lost, lost, well),
 		[]string{"[INFO]", "GPU is offered", "units=8"},
 		[]string{"[WARN]", "GPU cannot be used", "gpu=GPU-1", "GPU is lost"},
@@ -70,7 +70,7 @@ func TestOperatorIsToldOfHealth(t *testing.T) {
 
 func TestOperatorIsWarnedThatPersistenceIsOff(t *testing.T) {
 	t.Parallel()
-	g := reading("GPU-1", 8192, 0)
+	g := gpuOf("GPU-1", 8192, 0)
 	g.PersistenceMode = ptr(false)
 	says(t, log(t, Config{}, []nvml.GPU{g}, []nvml.GPU{g}),
 		[]string{"GPU is offered"}, []string{"[WARN]", "persistence mode is off"})

@@ -1,0 +1,82 @@
+package device
+
+import (
+	"strconv"
+
+	"github.com/hashicorp/go-hclog"
+
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// logChanges tells the operator once about each thing that changed.
+func logChanges(logger hclog.Logger, before, now inventory, set settings) {
+	logFault(logger, before.fault, now.fault, set)
+	logXids(logger, before, now)
+	for _, uuid := range now.passed[len(before.passed):] {
+		logger.Info("GPU is not offered: include or ignore leaves it out", "gpu", uuid)
+	}
+	for _, g := range now.offered {
+		known, isKnown := before.find(g.id())
+		gpuLog := logger.With("gpu", g.UUID, "model", g.Name)
+		if !isKnown {
+			logOffer(gpuLog, g, set)
+		}
+		logHealth(gpuLog, known, g, now.fault != nil)
+	}
+	for _, g := range now.refused {
+		if last, _ := find(before.refused, g.id()); last.health != g.health {
+			logger.Warn("GPU is not offered", "gpu", g.UUID, "model", g.Name, "reason", g.health)
+		}
+	}
+}
+
+func logHealth(logger hclog.Logger, before, now gpu, nodeFault bool) {
+	switch {
+	case nodeFault:
+	case before.health == now.health:
+	case now.health == "":
+		logger.Info("GPU can be used again", "units", now.units)
+	default:
+		logger.Warn("GPU cannot be used; its units are unhealthy", "reason", now.health)
+	}
+	if now.health != "" {
+		return
+	}
+	was, is := before.whyWithheld(), now.whyWithheld()
+	switch {
+	case was == is:
+	case is == "":
+		logger.Info("all units of the GPU can be used again")
+	default:
+		logger.Warn("some units of the GPU cannot be used", "reason", is, "unmanaged_mib", now.unmanagedMiB)
+	}
+}
+
+func logOffer(logger hclog.Logger, g gpu, set settings) {
+	logger.Info("GPU is offered", "memory_mib", g.Memory.TotalMiB, "reserved_mib", g.reservedMiB,
+		"memory_unit", set.unitText, "units", g.units)
+	if g.PersistenceMode != nil && !*g.PersistenceMode {
+		logger.Warn("persistence mode is off: the driver starts the GPU anew when nothing uses it, which takes seconds")
+	}
+}
+
+func logFault(logger hclog.Logger, before, now error, set settings) {
+	switch {
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		logger.Warn("GPUs cannot be read; trying again", "nvml_library", orDefault(set.library, nvml.DefaultLibrary),
+			"poll_interval", set.pollInterval, "error", now)
+	case now == nil && before != nil:
+		logger.Info("GPUs can be read again")
+	}
+}
+
+func logXids(logger hclog.Logger, before, now inventory) {
+	for _, xid := range now.xids {
+		if !xid.critical {
+			logger.Info("GPU reported an error of a program", "gpu", xid.UUID, "xid", strconv.FormatUint(xid.Code, 10))
+		}
+	}
+	if now.xidsErr != nil && (before.xidsErr == nil || before.xidsErr.Error() != now.xidsErr.Error()) {
+		logger.Info("GPUs report no Xids; their health is judged by polling alone", "error", now.xidsErr)
+	}
+}

@@ -1,0 +1,154 @@
+package device
+
+import (
+	"cmp"
+	"slices"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// slice is what one task holds of a GPU, and how much of it the task uses.
+type slice struct {
+	key       string // tells it from others, also over readings
+	container string // empty if not known
+	units     allocator.UnitSet
+	mib       uint64
+	usedMiB   uint64
+	partly    bool // NVML does not tell the use of some of its processes
+	peakMiB   uint64
+}
+
+// occupancy is who uses a GPU's memory.
+type occupancy struct {
+	slices []slice // by first unit
+
+	// unmanagedMiB is in use, and no slice explains it: by processes of nobody
+	// who holds one, or by tasks beyond theirs. It is never guessed too high.
+	unmanagedMiB uint64
+	uncertain    bool // nothing can be said of unmanagedMiB now
+}
+
+// idleMiB is what a GPU may have in use that no process is listed with. Idle
+// GPUs were seen to use some hundred MiB, and up to 912 where NVML does not
+// tell the driver's reserve apart.
+const idleMiB = 1024
+
+// occupy finds out who uses a GPU, from its claims and from what is known of
+// its processes. Claims that were never read leave it uncertain.
+func occupy(g nvml.GPU, unitMiB uint64, claims []allocator.Claim, claimsKnown bool, users map[int]user) occupancy {
+	slices := slicesOf(claims, unitMiB)
+	var t tally
+	for _, process := range g.Processes {
+		u, known := users[process.PID]
+		if !known {
+			t.add(&t.unknown, process)
+			continue
+		}
+		var holder *slice
+		if slices, holder = holderOf(slices, u, allocator.GPUID(g.UUID), unitMiB); holder == nil {
+			t.add(&t.foreign, process)
+			continue
+		}
+		t.add(&holder.usedMiB, process)
+		holder.partly = holder.partly || process.UsedMiB == nil
+	}
+	o := occupancy{slices: sorted(slices)}
+	if g.Memory == nil || !claimsKnown {
+		o.uncertain = true
+		return o
+	}
+	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices)
+	return o
+}
+
+// slicesOf are the slices that claims speak of.
+func slicesOf(claims []allocator.Claim, unitMiB uint64) []slice {
+	slices := make([]slice, 0, len(claims))
+	for _, claim := range claims {
+		slices = append(slices, slice{
+			key:       claim.Alloc + "/" + claim.Task + "/" + claim.Attempt,
+			container: claim.Container,
+			units:     claim.Units,
+			mib:       uint64(len(claim.Units)) * unitMiB,
+			peakMiB:   claim.PeakMiB,
+		})
+	}
+	return slices
+}
+
+// holderOf finds the slice of which a process is part: that of its container,
+// or that of the booking in its environment. Drivers that know nothing of the
+// table, such as Nomad's own Docker driver, make no claim, but hand on the
+// booking; the slice is then added.
+func holderOf(all []slice, u user, gpu allocator.GPUID, unitMiB uint64) ([]slice, *slice) {
+	for i := range all {
+		if all[i].container != "" && slices.Contains(u.containers, all[i].container) {
+			return all, &all[i]
+		}
+	}
+	for _, booking := range u.bookings {
+		if booking.GPU != gpu || booking.UnitMiB != unitMiB {
+			continue
+		}
+		for i := range all {
+			if len(all[i].units.Intersect(booking.Units)) > 0 {
+				return all, &all[i]
+			}
+		}
+		all = append(all, slice{key: "units " + booking.Units.String(), units: booking.Units, mib: booking.MiB()})
+		return all, &all[len(all)-1]
+	}
+	return all, nil
+}
+
+func sorted(all []slice) []slice {
+	slices.SortFunc(all, func(a, b slice) int { return cmp.Compare(a.units[0], b.units[0]) })
+	return all
+}
+
+// tally sums up what processes use.
+type tally struct {
+	foreign uint64 // by processes that belong to no slice
+	unknown uint64 // by processes of which nobody knows for whom they run
+	listed  uint64 // by all
+	silent  bool   // some process's use is not told
+	hidden  bool   // some process is not known, and its use is not told
+	vague   bool   // some process is not known
+}
+
+func (t *tally) add(sum *uint64, process nvml.Process) {
+	isUnknown := sum == &t.unknown
+	t.vague = t.vague || isUnknown
+	if process.UsedMiB == nil {
+		t.silent, t.hidden = true, t.hidden || isUnknown
+		return
+	}
+	*sum += *process.UsedMiB
+	t.listed += *process.UsedMiB
+}
+
+// unmanaged is what slices do not explain. Where every process is known with
+// its use, that is what each uses beyond its slice, and what is in use without
+// any process. Where not, a slice explains as much as it is large, and only the
+// GPU's total counts.
+func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice) (mib uint64, uncertain bool) {
+	var slices uint64
+	for _, s := range all {
+		slices += s.mib
+	}
+	if !isListed || t.silent || t.vague {
+		return beyond(m.UsedMiB, slices+t.unknown+idleMiB), t.hidden
+	}
+	unmanaged := t.foreign
+	for _, s := range all {
+		unmanaged += beyond(s.usedMiB, s.mib)
+	}
+	if m.ReservedMiB != nil { // else what the driver keeps is part of the use
+		unmanaged += beyond(m.UsedMiB, t.listed+idleMiB)
+	}
+	return unmanaged, false
+}
+
+// beyond is by how much a is more than b.
+func beyond(a, b uint64) uint64 { return a - min(a, b) }

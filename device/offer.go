@@ -1,0 +1,166 @@
+package device
+
+import (
+	"fmt"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// Nomad keeps each unit as an object of its node, and all of a node must fit
+// into one message: these bound the units of a GPU and of a node.
+const (
+	maxUnits     = 4096
+	maxNodeUnits = 16384
+)
+
+// offer files a GPU that can be read: how it is divided, and what of it can be
+// used.
+func (i *inventory) offer(found nvml.GPU, known gpu, isKnown bool, r reading, set settings) {
+	g := known
+	g.GPU, g.readAt, g.unitMiB, g.withheld = found, i.readAt, set.unitMiB, nil
+	own := set.of(g.id())
+	// The division of a GPU that is offered already stands as long as its memory
+	// does: the driver's own share may vary a little, and a unit must not vanish
+	// under its task.
+	if !isKnown || known.Memory.TotalMiB != found.Memory.TotalMiB {
+		g.reservedMiB = reservedMiB(found.Memory, own)
+	}
+	held, heldKnown := r.table[g.id()]
+	sellable := int(min(g.sellableMiB()/set.unitMiB, maxNodeUnits+1))
+	if stale := heldInOtherUnits(held, set); stale > 0 {
+		g.unitMiB, g.units = stale, len(held.Ledger.Units)
+		g.health = fmt.Sprintf("memory_unit = %q, but tasks hold units of %d MiB; the GPU is offered again when they have ended",
+			set.unitText, stale)
+		i.offered = append(i.offered, g)
+		return
+	}
+	listed := max(sellable, lastHeld(held)+1)
+	if reason := i.tooMany(g, listed, isKnown, set); reason != "" {
+		i.refuse(found, reason, set)
+		return
+	}
+	g.units = listed
+	g.judge(held, i.xids, i.readAt, set)
+	g.account(held, heldKnown, sellable, r, own)
+	i.offered = append(i.offered, g)
+}
+
+// sellableMiB is the memory that is made into units.
+func (g gpu) sellableMiB() uint64 { return beyond(g.Memory.TotalMiB, g.reservedMiB) }
+
+// heldInOtherUnits returns the size of units that claims hold, if it is not the
+// configured one, else 0.
+func heldInOtherUnits(held allocator.GPU, set settings) uint64 {
+	if len(held.Claims()) == 0 || held.Ledger.UnitMiB == set.unitMiB {
+		return 0
+	}
+	return held.Ledger.UnitMiB
+}
+
+// lastHeld is the highest unit that a claim holds, or -1.
+func lastHeld(held allocator.GPU) int {
+	last := -1
+	for _, claim := range held.Claims() {
+		last = max(last, claim.Units[len(claim.Units)-1])
+	}
+	return last
+}
+
+// tooMany says why a GPU cannot be offered in so many units, or in none.
+func (i *inventory) tooMany(g gpu, units int, isKnown bool, set settings) string {
+	total := units
+	for _, other := range i.offered {
+		total += other.units
+	}
+	switch {
+	case units == 0:
+		return fmt.Sprintf("memory_unit = %q is larger than the %d MiB that this GPU can give", set.unitText, g.sellableMiB())
+	case units > maxUnits:
+		return fmt.Sprintf("memory_unit = %q makes %d units of this GPU, %d are the most; %dMiB would do",
+			set.unitText, g.sellableMiB()/set.unitMiB, maxUnits, fittingMiB(g.sellableMiB(), maxUnits))
+	case total > maxNodeUnits && !isKnown:
+		return fmt.Sprintf("memory_unit = %q makes more than %d units of this node's GPUs; take a larger one", set.unitText, maxNodeUnits)
+	}
+	return ""
+}
+
+// fittingMiB is the least power of two that divides memory into so many units
+// at most.
+func fittingMiB(memoryMiB, units uint64) uint64 {
+	unit := uint64(1)
+	for memoryMiB/unit > units {
+		unit *= 2
+	}
+	return unit
+}
+
+// judge decides whether a GPU that can be read can be used.
+func (g *gpu) judge(held allocator.GPU, xids []noted, now time.Time, set settings) {
+	if xid, failed := firstCritical(xids, g.GPU); failed {
+		g.record = g.record.failed(xid.String(), reported)
+	} else {
+		g.record = g.record.well(now, set.probation)
+	}
+	switch reason := defect(g.GPU); {
+	case reason != "":
+		g.health = reason
+	case g.record.fault != "":
+		g.health = g.record.reason(set.probation)
+	case held.Cordon != nil:
+		g.health = cordoned(*held.Cordon)
+	default:
+		g.health = ""
+	}
+}
+
+func cordoned(c allocator.Cordon) string {
+	if c.Reason == "" {
+		return "cordoned"
+	}
+	return "cordoned: " + c.Reason
+}
+
+// account finds out who uses the GPU and withholds what cannot be sold.
+func (g *gpu) account(held allocator.GPU, heldKnown bool, sellable int, r reading, own gpuSettings) {
+	now := occupy(g.GPU, g.unitMiB, held.Claims(), heldKnown, r.users)
+	g.slices = withPeaks(now.slices, g.slices)
+	if !now.uncertain {
+		g.unmanagedMiB = now.unmanagedMiB
+	}
+	switch {
+	case own.allowUnmanaged:
+		g.pressure = pressure{}
+	case !now.uncertain && !r.between:
+		spare := beyond(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
+		g.pressure = g.pressure.step(unitsIn(now.unmanagedMiB, spare, g.unitMiB),
+			unitsIn(now.unmanagedMiB+g.unitMiB/4, spare, g.unitMiB))
+	}
+	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.Claims())
+}
+
+// withPeaks carries over the most that each slice was seen to use.
+func withPeaks(now, before []slice) []slice {
+	for i := range now {
+		now[i].peakMiB = max(now[i].peakMiB, now[i].usedMiB)
+		for _, old := range before {
+			if old.key == now[i].key {
+				now[i].peakMiB = max(now[i].peakMiB, old.peakMiB)
+			}
+		}
+	}
+	return now
+}
+
+// driverReserve is what the driver keeps for itself, as far as it tells.
+func driverReserve(m *nvml.Memory) uint64 {
+	if m == nil || m.ReservedMiB == nil {
+		return 0
+	}
+	return *m.ReservedMiB
+}
+
+// reservedMiB is what cannot be sold. Without the second version of NVML's
+// memory call, what the driver keeps for itself is not known.
+func reservedMiB(m *nvml.Memory, own gpuSettings) uint64 { return driverReserve(m) + own.reservedMiB }

@@ -1,0 +1,47 @@
+package device
+
+// Polls in a row that must agree before units are withheld for unmanaged use,
+// and before they are offered again. Use comes and goes, each change of a
+// node's offer costs the whole cluster, and memory of a task that ends is free
+// some seconds after its claim.
+const (
+	pollsUp   = 3
+	pollsDown = 12
+)
+
+// pressure is how many units a GPU withholds since their memory is in use by
+// others, with patience in both directions.
+type pressure struct {
+	units  int // withheld now
+	streak int // polls in a row that called for more (> 0) or for fewer (< 0)
+	target int // the change that all polls of the streak agree on
+}
+
+// step takes one poll's judgement: units that should be withheld by what is in
+// use, and by a little more than that, which it takes to give units back.
+func (p pressure) step(want, wantAtLeast int) pressure {
+	switch {
+	case want > p.units:
+		if p.streak <= 0 {
+			p.streak, p.target = 0, want
+		}
+		p.streak, p.target = p.streak+1, min(p.target, want)
+	case wantAtLeast < p.units:
+		if p.streak >= 0 {
+			p.streak, p.target = 0, wantAtLeast
+		}
+		p.streak, p.target = p.streak-1, max(p.target, wantAtLeast)
+	default:
+		p.streak = 0
+	}
+	if p.streak == pollsUp || p.streak == -pollsDown {
+		return pressure{units: p.target}
+	}
+	return p
+}
+
+// unitsIn is how many units lack memory if so much is in use by others. What
+// no unit is made of is used up first.
+func unitsIn(unmanagedMiB, spareMiB, unitMiB uint64) int {
+	return int((beyond(unmanagedMiB, spareMiB) + unitMiB - 1) / unitMiB)
+}

@@ -1,0 +1,37 @@
+package device
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// selection names GPUs. Each entry is a UUID, an index, or a model in which '*'
+// stands for any text. A MIG instance is also named by its GPU's UUID.
+type selection []string
+
+// has reports whether the selection names the GPU.
+func (s selection) has(g nvml.GPU) bool {
+	return slices.ContainsFunc(s, func(entry string) bool {
+		if entry == g.UUID || entry == g.Parent || entry == strconv.Itoa(g.Index) {
+			return true
+		}
+		return modelPattern(entry).MatchString(g.Name)
+	})
+}
+
+func modelPattern(pattern string) *regexp.Regexp {
+	parts := strings.Split(pattern, "*")
+	for i, part := range parts {
+		parts[i] = regexp.QuoteMeta(part)
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
+}
+
+// selects reports whether the operator wants the GPU to be offered.
+func (s settings) selects(g nvml.GPU) bool {
+	return (len(s.include) == 0 || s.include.has(g)) && !s.ignore.has(g)
+}

@@ -1,0 +1,71 @@
+package device
+
+import (
+	"strings"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// withholding is units of a GPU that cannot be used, for one reason.
+type withholding struct {
+	units  allocator.UnitSet
+	reason string
+}
+
+const (
+	reasonForeign   = "held by a claim that is not a Nomad task's"
+	reasonUnmanaged = "its memory is in use by processes that hold no slice"
+	reasonKeptBack  = "its memory is kept back now (reserved_memory), while tasks still hold such units"
+)
+
+// whyWithheld says why some units cannot be used, or is empty.
+func (g gpu) whyWithheld() string {
+	var reasons []string
+	for _, w := range g.withheld {
+		reasons = append(reasons, "units "+w.units.String()+": "+w.reason)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// withhold decides which of a GPU's units cannot be used: those that someone
+// outside Nomad holds, and so many of the free ones, from the top, that what is
+// left is covered by memory. There are listed units, memory for sellable, and
+// too few by the units that are used by others.
+func withhold(listed, sellable, usedByOthers int, slices []slice, claims []allocator.Claim) []withholding {
+	var withheld []withholding
+	if foreign := heldOutsideNomad(claims); len(foreign) > 0 {
+		withheld = append(withheld, withholding{foreign, reasonForeign})
+	}
+	var held allocator.UnitSet
+	for _, s := range slices {
+		held = held.Union(s.units)
+	}
+	free := make(allocator.UnitSet, 0, listed)
+	for unit := range listed {
+		if !held.Contains(unit) {
+			free = append(free, unit)
+		}
+	}
+	left := max(sellable-len(held)-usedByOthers, 0)
+	if left >= len(free) {
+		return withheld
+	}
+	reason := reasonUnmanaged
+	if usedByOthers == 0 {
+		reason = reasonKeptBack
+	}
+	return append(withheld, withholding{free[left:], reason})
+}
+
+// heldOutsideNomad returns the units of claims that no Nomad task made: Nomad
+// knows nothing of them and would sell them. A task driver always names the
+// Nomad node that its task is on.
+func heldOutsideNomad(claims []allocator.Claim) allocator.UnitSet {
+	var held allocator.UnitSet
+	for _, claim := range claims {
+		if claim.Node == "" {
+			held = held.Union(claim.Units)
+		}
+	}
+	return held
+}

@@ -1,0 +1,58 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// DefaultXidIgnored are the Xids that a faulty program causes on a GPU that is
+// well: they are logged and nothing more.
+var DefaultXidIgnored = []int{13, 31, 43, 45, 68, 109}
+
+// xidPolicy says which Xids take a GPU out of use.
+type xidPolicy struct {
+	critical []int // if not empty, these and no others
+	ignored  []int // otherwise all but these
+}
+
+func newXidPolicy(critical, ignored []int) (xidPolicy, error) {
+	for option, list := range map[string][]int{"xid_critical": critical, "xid_ignored": ignored} {
+		if slices.ContainsFunc(list, func(code int) bool { return code <= 0 }) {
+			return xidPolicy{}, fmt.Errorf("%s = %v: an Xid is a positive number", option, list)
+		}
+	}
+	if ignored == nil {
+		ignored = DefaultXidIgnored
+	}
+	return xidPolicy{critical: critical, ignored: ignored}, nil
+}
+
+func (p xidPolicy) isCritical(x nvml.Xid) bool {
+	if len(p.critical) > 0 {
+		return slices.Contains(p.critical, int(x.Code))
+	}
+	return !slices.Contains(p.ignored, int(x.Code))
+}
+
+// about reports whether an Xid concerns a GPU: its own, or that of a MIG
+// instance's GPU unless it is about another instance.
+func about(x nvml.Xid, g nvml.GPU) bool {
+	switch {
+	case x.UUID == g.UUID:
+		return true
+	case g.Parent == "" || x.UUID != g.Parent:
+		return false
+	}
+	return x.GPUInstance == nil || g.GPUInstance == nil || *x.GPUInstance == *g.GPUInstance
+}
+
+// firstCritical returns the first critical Xid of a GPU.
+func firstCritical(xids []noted, g nvml.GPU) (nvml.Xid, bool) {
+	at := slices.IndexFunc(xids, func(x noted) bool { return x.critical && about(x.Xid, g) })
+	if at < 0 {
+		return nvml.Xid{}, false
+	}
+	return xids[at].Xid, true
+}
