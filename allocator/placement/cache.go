@@ -1,0 +1,60 @@
+package placement
+
+// maxClasses bounds the cache: 16 bytes a node and class.
+const maxClasses = 256
+
+// cache keeps the scores of every node for the kinds of requests seen last.
+type cache struct {
+	classes map[string]*scored
+	clock   uint64 // counts uses
+	key     []byte
+}
+
+// scored is a kind of request with the nodes' scores.
+type scored struct {
+	class
+	scores []entry // by position of the node
+	usedAt uint64
+}
+
+// entry is a node's score, for one version of the node.
+type entry struct {
+	score   int64
+	version uint32
+}
+
+func newCache() cache { return cache{classes: map[string]*scored{}} }
+
+// clear forgets everything.
+func (c *cache) clear() { clear(c.classes) }
+
+// of returns the scores for a request, empty if its kind is new.
+func (c *cache) of(r Request, kinds []kind) *scored {
+	if !r.cacheable() {
+		return &scored{class: newClass(r, kinds)}
+	}
+	c.clock++
+	c.key = r.appendKey(c.key[:0])
+	s, known := c.classes[string(c.key)]
+	if !known {
+		c.makeRoom()
+		s = &scored{class: newClass(r, kinds)}
+		c.classes[string(c.key)] = s
+	}
+	s.usedAt = c.clock
+	return s
+}
+
+// makeRoom forgets the kind of request that was not seen for longest.
+func (c *cache) makeRoom() {
+	if len(c.classes) < maxClasses {
+		return
+	}
+	oldest, at := "", c.clock
+	for key, s := range c.classes {
+		if s.usedAt < at {
+			oldest, at = key, s.usedAt
+		}
+	}
+	delete(c.classes, oldest)
+}

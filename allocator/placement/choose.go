@@ -1,0 +1,117 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Choose returns the best place for a request. It takes nothing: see Place.
+// Without one the error is ErrNoRoom, and Explain says why; the error of a
+// request that no cluster could take matches ErrBadRequest.
+func (p *Placer) Choose(r Request) (Decision, error) {
+	s, err := p.rank(r)
+	if err != nil {
+		return Decision{}, err
+	}
+	best, found := p.best(s, r.Fits)
+	if !found {
+		return Decision{}, ErrNoRoom
+	}
+	return p.decide(best, s, r), nil
+}
+
+// Shortlist returns the best place on each of the best nodes, best first, count
+// at most; all if count is 0.
+func (p *Placer) Shortlist(r Request, count int) ([]Decision, error) {
+	s, err := p.rank(r)
+	if err != nil {
+		return nil, err
+	}
+	var at []int32
+	for i := range s.scores {
+		if s.scores[i].score != unfit && p.allowed(int32(i), r.Fits) {
+			at = append(at, int32(i))
+		}
+	}
+	slices.SortFunc(at, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(s.scores[j].score, s.scores[i].score), cmp.Compare(p.nodes[i].order, p.nodes[j].order))
+	})
+	if count > 0 {
+		at = at[:min(count, len(at))]
+	}
+	decisions := make([]Decision, len(at))
+	for i := range at {
+		decisions[i] = p.decide(at[i], s, r)
+	}
+	return decisions, nil
+}
+
+// rank brings the scores of all nodes for a request up to date.
+func (p *Placer) rank(r Request) (*scored, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if p.target == nil {
+		p.retarget()
+	}
+	s := p.scores.of(r, p.kinds)
+	if missing := len(p.nodes) - len(s.scores); missing > 0 {
+		s.scores = append(s.scores, make([]entry, missing)...)
+	}
+	for i, version := range p.version {
+		if e := &s.scores[i]; e.version != version {
+			*e = entry{score: p.assign(int32(i), &s.class), version: version}
+		}
+	}
+	return s, nil
+}
+
+// retarget makes the target anew. Nothing that was scored before counts then.
+func (p *Placer) retarget() {
+	p.target = newTarget(p.demand, p.policy.Target, p.supply())
+	p.scores.clear()
+	for i := range p.version {
+		p.version[i]++
+	}
+}
+
+// best returns the position of the best node that is allowed.
+func (p *Placer) best(s *scored, fits func(*Node) string) (at int32, found bool) {
+	best, equal := int64(unfit), 0
+	for i := range s.scores {
+		score := s.scores[i].score
+		if score < best || score == unfit || !p.allowed(int32(i), fits) {
+			continue
+		}
+		switch {
+		case score > best:
+			at, best, equal = int32(i), score, 1
+		case p.policy.Ties == TiesRandom:
+			if equal++; p.random.IntN(equal) == 0 {
+				at = int32(i)
+			}
+		case p.nodes[i].order < p.nodes[at].order:
+			at = int32(i)
+		}
+	}
+	return at, equal > 0
+}
+
+func (p *Placer) allowed(at int32, fits func(*Node) string) bool {
+	return fits == nil || fits(&p.nodes[at].spec) == ""
+}
+
+// decide names the place that is best on a node.
+func (p *Placer) decide(at int32, s *scored, r Request) Decision {
+	n := &p.nodes[at]
+	d := Decision{Node: n.spec.ID, CPU: r.CPU, MemoryMiB: r.MemoryMiB, Score: p.assign(at, &s.class)}
+	if len(s.asks) > 0 {
+		d.Slices = make([]Slice, len(s.asks))
+	}
+	for i, a := range s.asks {
+		g := p.work.chosen[i]
+		spec := &n.spec.GPUs[g]
+		d.Slices[s.order[i]] = Slice{GPU: spec.ID, Units: int(a.need[n.gpus[g].kind]) / spec.UnitMiB}
+	}
+	return d
+}

@@ -1,0 +1,42 @@
+// Package placement decides where a task should go: on which node, and there
+// on which GPUs.
+//
+// A Placer keeps a picture of the cluster and answers requests from it. There
+// is one algorithm for all policies: of all places that fit, take the one with
+// the best score. A Policy is data: how much each measure of a place counts.
+//
+// # Use
+//
+//	p := placement.New(policy, seed)      // placement.PolicyNamed("least-waste")
+//	p.SetNode(node)                       // each node, again when it changes
+//	p.SetDemand(history.Classes())        // what future tasks ask; see History
+//	d, err := p.Choose(request)           // the best place; ErrNoRoom
+//	all := p.Shortlist(request, 32)       // the best nodes, best first
+//	why := p.Explain(request)             // every node: its score, or why not
+//	err = p.Place(d)                      // the place is taken
+//	err = p.Remove(d)                     // and given back
+//
+// # Where to look
+//
+//	node.go      Node and GPU: what a snapshot of the cluster says
+//	request.go   Request and Ask: what is wanted; Decision: where it goes
+//	policy.go    the policies
+//	placer.go    Placer: the picture of the cluster and its changes
+//	choose.go    Choose and Shortlist
+//	explain.go   Explain: why this node, why not that one
+//	demand.go    what future tasks ask, as given; history.go learns it
+//
+// Inside: class.go turns a request into numbers, once for each kind of
+// request; assign.go finds GPUs on one node; measure.go holds the measures;
+// cache.go keeps every node's score for each kind of request, so that a
+// decision scores only the nodes that changed since the last one of its kind.
+//
+// # What must hold
+//
+// Memory is counted in MiB and sold in units, so every amount is a whole number
+// of units of its GPU. Scores are integers: the same snapshot, requests and
+// seed give the same decisions on every machine. A Placer is not safe for
+// concurrent use.
+//
+// The package imports the standard library only.
+package placement

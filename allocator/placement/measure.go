@@ -1,0 +1,139 @@
+package placement
+
+import "math"
+
+// Measures are integers with this many binary places, so that equal places have
+// equal scores.
+const fraction = 16
+
+// one is 1 as a measure.
+const one = 1 << fraction
+
+// baseline is what the growth of measures is counted from.
+type baseline struct{ fragments, stranded int64 }
+
+// group is a number of GPUs in the same state.
+type group struct {
+	gpu
+	count int32
+}
+
+// baseline returns the measures of a node as it is. They are kept until the
+// node or the demand changes. The node must be loaded, with nothing placed.
+func (p *Placer) baseline(at int32) baseline {
+	n, w := &p.nodes[at], &p.policy.Weights
+	if n.nowVersion != p.version[at] {
+		n.now, n.nowVersion = baseline{}, p.version[at]
+		if w.Fragmentation != 0 {
+			n.now.fragments = p.target.fragments(&p.work, n.spec.CPU, n.spec.MemoryMiB)
+		}
+		if w.Stranding != 0 {
+			n.now.stranded = p.target.stranded(p.work.free, n.spec.CPU)
+		}
+	}
+	return n.now
+}
+
+// score weighs the measures of the place in p.work.
+func (p *Placer) score() int64 {
+	w, weigh, t := &p.work, &p.policy.Weights, p.target
+	score := int64(weigh.Remainder) * int64(w.remainder) << fraction
+	if weigh.Fragmentation != 0 || weigh.Fragments != 0 {
+		after := t.fragments(w, w.cpu, w.mem)
+		growth := after - w.before.fragments
+		if p.policy.Buckets {
+			growth = t.bucket(growth)
+		}
+		score += int64(weigh.Fragmentation)*growth + int64(weigh.Fragments)*inLoad(after, w.size)
+	}
+	if weigh.Stranding != 0 {
+		score += int64(weigh.Stranding) * (t.stranded(w.free, w.cpu) - w.before.stranded)
+	}
+	if weigh.NodeLoad != 0 {
+		score += int64(weigh.NodeLoad) * inLoad(int64(w.size-w.free)<<fraction, w.size)
+	}
+	if weigh.Imbalance != 0 {
+		score += int64(weigh.Imbalance) * w.imbalance()
+	}
+	return score + int64(weigh.Scarcity)*w.scarcity
+}
+
+// fragments is the free GPU memory that future tasks cannot use, as a mean over
+// the demand. To a class that the node cannot take, all free memory is a
+// fragment; to another, what is free on GPUs that have too little for it.
+func (t *target) fragments(w *assigner, cpu, mem int) int64 {
+	w.group()
+	var sum int64
+	for i := range t.classes {
+		c := &t.classes[i]
+		lost := w.free
+		if c.count > 0 && cpu >= c.cpu && mem >= c.mem {
+			if slivers, fits := w.slivers(c); fits {
+				lost = slivers
+			}
+		}
+		sum += c.weight * int64(lost)
+	}
+	return sum
+}
+
+// group sorts the GPUs that are not full by their state.
+func (w *assigner) group() {
+	w.groups = w.groups[:0]
+next:
+	for _, g := range w.gpus {
+		if g.free == 0 {
+			continue
+		}
+		for i := range w.groups {
+			if w.groups[i].gpu == g {
+				w.groups[i].count++
+				continue next
+			}
+		}
+		w.groups = append(w.groups, group{gpu: g, count: 1})
+	}
+}
+
+// slivers is the memory free on GPUs that have too little for the class, and
+// whether enough of the others are left.
+func (w *assigner) slivers(c *targetClass) (mib int, fits bool) {
+	var count int32
+	for _, g := range w.groups {
+		if g.free >= c.need[g.kind] {
+			count += g.count
+		} else {
+			mib += int(g.free * g.count)
+		}
+	}
+	return mib, count >= c.count
+}
+
+// stranded is the free GPU memory beyond what the free CPU can serve.
+func (t *target) stranded(free, cpu int) int64 {
+	return max(0, int64(free)<<fraction-int64(cpu)*t.mibPerCPU)
+}
+
+// bucket puts a growth of fragments into one of 100 steps, the larger the
+// worse. Small growths differ, large ones are equally bad: that is how the
+// authors of fgd compare.
+func (t *target) bucket(growth int64) int64 {
+	gpus := float64(growth) / float64(t.gpuMiB<<fraction)
+	return -int64(100 / (1 + math.Exp(gpus)))
+}
+
+// imbalance is the mean distance of the GPUs' free memory from its mean, as load.
+func (w *assigner) imbalance() int64 {
+	if len(w.gpus) == 0 {
+		return 0
+	}
+	mean := w.free / len(w.gpus)
+	distance := 0
+	for _, g := range w.gpus {
+		distance += max(int(g.free)-mean, mean-int(g.free))
+	}
+	return inLoad(int64(distance)<<fraction, w.size)
+}
+
+// inLoad is a measure in MiB as parts in a thousand of the size.
+func inLoad(measure int64, size int) int64 { return measure * 1000 / int64(max(1, size)) }

@@ -1,0 +1,179 @@
+package placement
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Placer keeps a picture of the cluster and finds places in it.
+type Placer struct {
+	policy Policy
+	seed   uint64
+	random *rand.Rand
+
+	nodes   []node // a node keeps its position for good
+	byID    map[string]int32
+	version []uint32 // by position: grows with every change of the node
+	kinds   []kind
+
+	demand []Class
+	target *target // made of the demand when it is first needed; nil before
+	scores cache
+	work   assigner
+}
+
+// node is a Node in numbers.
+type node struct {
+	spec  Node // with the amounts that are free now
+	gpus  []gpu
+	size  int    // MiB of all its GPUs
+	order uint64 // the smaller goes first when scores are equal
+
+	now        baseline // of the node as it is; see Placer.baseline
+	nowVersion uint32   // of the node that now is of, 0 if of none
+}
+
+// gpu is a GPU in numbers.
+type gpu struct {
+	free int32 // MiB
+	kind int32
+}
+
+// New returns a Placer without nodes. Equal seeds give equal decisions.
+func New(policy Policy, seed uint64) *Placer {
+	return &Placer{
+		policy: policy,
+		seed:   seed,
+		random: rand.New(rand.NewPCG(seed, seed)),
+		byID:   map[string]int32{},
+		scores: newCache(),
+	}
+}
+
+// Policy returns the policy that the Placer follows.
+func (p *Placer) Policy() Policy { return p.policy }
+
+// SetNode adds a node or replaces what is known of it.
+func (p *Placer) SetNode(spec Node) {
+	at, known := p.byID[spec.ID]
+	if !known {
+		at = int32(len(p.nodes))
+		p.byID[spec.ID] = at
+		p.nodes = append(p.nodes, node{order: p.tieOrder(spec.ID, at)})
+		p.version = append(p.version, 1)
+	}
+	n := &p.nodes[at]
+	spec.GPUs = slices.Clone(spec.GPUs)
+	n.spec, n.size = spec, 0
+	n.gpus = make([]gpu, len(spec.GPUs))
+	for i, g := range spec.GPUs {
+		n.gpus[i] = gpu{free: int32(g.FreeMiB()), kind: p.kindOf(g)}
+		n.size += g.Units * g.UnitMiB
+	}
+	p.target = nil // it knows the sizes of GPUs
+	p.changed(at)
+}
+
+// DropNode forgets a node. It does nothing if there is none with this ID.
+func (p *Placer) DropNode(id string) {
+	if at, known := p.byID[id]; known {
+		p.nodes[at].spec = Node{ID: id, Out: "the node is gone"}
+		p.nodes[at].gpus, p.nodes[at].size = nil, 0
+		p.target = nil
+		p.changed(at)
+	}
+}
+
+// Node returns what is known of a node now.
+func (p *Placer) Node(id string) (Node, bool) {
+	at, known := p.byID[id]
+	if !known {
+		return Node{}, false
+	}
+	spec := p.nodes[at].spec
+	spec.GPUs = slices.Clone(spec.GPUs)
+	return spec, true
+}
+
+// SetDemand says what future tasks will ask. Only policies that look at
+// fragmentation, stranding or scarcity use it. Scores are made anew, so call it
+// when the demand has changed, not for every task.
+func (p *Placer) SetDemand(classes []Class) {
+	p.demand = slices.Clone(classes)
+	p.target = nil
+}
+
+// Place takes a place. It fails, and changes nothing, if the place is no
+// longer free.
+func (p *Placer) Place(d Decision) error { return p.apply(d, -1) }
+
+// Remove gives a place back. It fails, and changes nothing, if more would be
+// free then than there is.
+func (p *Placer) Remove(d Decision) error { return p.apply(d, +1) }
+
+// apply adds or takes what a decision holds.
+func (p *Placer) apply(d Decision, sign int) error {
+	at, known := p.byID[d.Node]
+	if !known {
+		return fmt.Errorf("there is no node %s", d.Node)
+	}
+	n := &p.nodes[at]
+	if sign < 0 && (n.spec.CPU < d.CPU || n.spec.MemoryMiB < d.MemoryMiB) {
+		return fmt.Errorf("node %s has CPU %d and %d MiB of memory left, %d and %d are wanted",
+			d.Node, n.spec.CPU, n.spec.MemoryMiB, d.CPU, d.MemoryMiB)
+	}
+	for i, s := range d.Slices {
+		if err := n.slice(s, sign); err != nil {
+			for _, done := range d.Slices[:i] {
+				_ = n.slice(done, -sign) // it was done a moment ago
+			}
+			return fmt.Errorf("node %s: %w", d.Node, err)
+		}
+	}
+	n.spec.CPU += sign * d.CPU
+	n.spec.MemoryMiB += sign * d.MemoryMiB
+	p.changed(at)
+	return nil
+}
+
+// slice adds or takes one slice.
+func (n *node) slice(s Slice, sign int) error {
+	for i := range n.spec.GPUs {
+		g := &n.spec.GPUs[i]
+		if g.ID != s.GPU {
+			continue
+		}
+		free := g.Free + sign*s.Units
+		if free < 0 || free > g.Units {
+			return fmt.Errorf("GPU %s has %d of %d units free, cannot change that by %d", g.ID, g.Free, g.Units, sign*s.Units)
+		}
+		g.Free = free
+		n.gpus[i].free = int32(g.FreeMiB())
+		return nil
+	}
+	return fmt.Errorf("there is no GPU %s", s.GPU)
+}
+
+// changed makes scores of a node stale.
+func (p *Placer) changed(at int32) { p.version[at]++ }
+
+// kindOf returns the number of the GPU's kind.
+func (p *Placer) kindOf(g GPU) int32 {
+	k := kind{model: g.Model, sizeMiB: g.Units * g.UnitMiB, unitMiB: g.UnitMiB}
+	at := slices.Index(p.kinds, k)
+	if at < 0 {
+		at = len(p.kinds)
+		p.kinds = append(p.kinds, k)
+		p.scores.clear() // classes know their need of every kind
+	}
+	return int32(at)
+}
+
+// tieOrder ranks a node among those with the same score.
+func (p *Placer) tieOrder(id string, at int32) uint64 {
+	if p.policy.Ties == TiesByOrder {
+		return uint64(at)
+	}
+	return mix(p.seed, id)
+}

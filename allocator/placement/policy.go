@@ -1,0 +1,123 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy says which of the places that fit is best: the one with the largest
+// sum of weighted measures. All weights at 0 leave it to the ties.
+type Policy struct {
+	Name    string
+	About   string // one line for people
+	Weights Weights
+	Buckets bool // compare fragmentation as fgd does, in steps; see measure.go
+	Ties    Ties
+	Target  Target // which demand it looks at, if any
+}
+
+// Weights are in thousandths, negative for what is to be avoided. Measures in
+// MiB: of GPU memory, and what the placement changes. Measures in load: parts
+// in a thousand of the node's GPU memory, after the placement.
+type Weights struct {
+	Fragmentation int // MiB: growth of free memory that future tasks cannot use, mean over the demand
+	Stranding     int // MiB: growth of free memory beyond what the node's free CPU can serve
+	Scarcity      int // MiB: taken, as far as tasks that can go nowhere else will miss it
+	Remainder     int // MiB: left on the chosen GPUs
+	NodeLoad      int // load: memory in use on the node
+	Imbalance     int // load: mean distance of the node's GPUs from their mean
+	Fragments     int // load: fragmentation after the placement
+}
+
+// Ties says which of several best places is taken.
+type Ties int
+
+// Ties are broken by the order in which nodes were first set, by an order that
+// the seed shuffles, or anew by chance for every request.
+const (
+	TiesByOrder Ties = iota
+	TiesShuffled
+	TiesRandom
+)
+
+// Target says which part of the demand counts, and how much.
+type Target struct {
+	CoverPermille int  // most frequent classes first, up to this share of all tasks; 0 is all
+	GPUOnly       bool // without classes that ask for no GPU
+	BySize        bool // a class counts with the square root of its size in GPUs, too
+}
+
+// DefaultPolicy is the policy for who has no reason to take another.
+const DefaultPolicy = "least-waste"
+
+// policies are all there are, in the order in which they are listed.
+var policies = []Policy{
+	{
+		Name:    DefaultPolicy,
+		About:   "waste least: keep what is left usable for future tasks, and CPU beside free GPUs",
+		Weights: Weights{Fragmentation: -1000, Stranding: -600, Remainder: -1000},
+		Ties:    TiesShuffled,
+		Target:  Target{GPUOnly: true, BySize: true},
+	},
+	{
+		Name:    "fgd",
+		About:   "fragmentation gradient descent, as published (USENIX ATC'23)",
+		Weights: Weights{Fragmentation: -1000},
+		Buckets: true,
+		Ties:    TiesShuffled,
+		Target:  Target{CoverPermille: 950},
+	},
+	{
+		Name:    "best-fit",
+		About:   "smallest remainder on the GPU, then the fullest node",
+		Weights: Weights{Remainder: -1000_000, NodeLoad: 1000},
+		Ties:    TiesShuffled,
+	},
+	{
+		Name:    "pack",
+		About:   "the fullest node, there the fullest GPU",
+		Weights: Weights{NodeLoad: 1000_000, Remainder: -1},
+		Ties:    TiesShuffled,
+	},
+	{
+		Name:    "spread",
+		About:   "the emptiest node, there the emptiest GPU",
+		Weights: Weights{NodeLoad: -1000_000, Remainder: 1},
+		Ties:    TiesShuffled,
+	},
+	{
+		Name:    "balanced",
+		About:   "even load over nodes, and over a node's GPUs, and room for future tasks; three weights",
+		Weights: Balanced(1, 1, 1),
+		Ties:    TiesShuffled,
+		Target:  Target{GPUOnly: true, BySize: true},
+	},
+	{Name: "sequential", About: "the first node that fits, in their order", Ties: TiesByOrder},
+	{Name: "random", About: "any node that fits", Ties: TiesRandom},
+}
+
+// Balanced are the weights of the policy "balanced": of even load over nodes,
+// of even load over each node's GPUs, and of memory that stays usable.
+func Balanced(nodes, gpus, future float64) Weights {
+	return Weights{
+		NodeLoad:  -int(1000 * nodes),
+		Imbalance: -int(1000 * gpus),
+		Fragments: -int(1000 * future),
+	}
+}
+
+// Policies returns all policies, the default first.
+func Policies() []Policy { return slices.Clone(policies) }
+
+// PolicyNamed returns the policy with this name.
+func PolicyNamed(name string) (Policy, error) {
+	var names []string
+	for _, p := range policies {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Policy{}, fmt.Errorf("there is no placement policy %q: choose one of %s", name, strings.Join(names, ", "))
+}
