@@ -9,6 +9,7 @@ replace github.com/hashicorp/nomad/api => github.com/hashicorp/nomad/api v0.0.0-
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/containerd/errdefs v1.0.0
 	github.com/distribution/reference v0.6.0

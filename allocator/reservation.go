@@ -2,6 +2,9 @@ package allocator
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -145,10 +148,14 @@ func (l *Ledger) makeWay(b Booking) (displaced map[rune]int) {
 	return displaced
 }
 
-// settle gives the displaced other units. Where there are not enough they lose
-// all: half a reservation is of no use, and its planner will plan again.
+// settle gives the displaced other units, in the order of their IDs. Where there
+// are not enough they lose all: half a reservation is of no use, and its planner
+// will plan again.
 func (l *Ledger) settle(displaced map[rune]int) {
-	for _, mark := range sortedMarks(displaced) {
+	marks := slices.SortedFunc(maps.Keys(displaced), func(a, b rune) int {
+		return strings.Compare(l.Marks[string(a)].Alloc, l.Marks[string(b)].Alloc)
+	})
+	for _, mark := range marks {
 		units := l.Units.freeUnits(displaced[mark], nil)
 		if len(units) < displaced[mark] {
 			l.drop(string(mark))

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,15 +144,21 @@ func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, ttl 
 }
 
 // change decides on the ledgers of some GPUs and writes those that changed, all
-// or none. On a conflict it reads and decides again.
+// or none. On a conflict it reads and decides again. What it decides holds for
+// all the GPUs at one moment: those that stay as they are must still be so when
+// the others are written.
 func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	gpus = slices.Compact(slices.Sorted(slices.Values(gpus))) // a key may be written once at a time
 	for range maxRounds {
-		writes, err := t.decideAll(ctx, gpus, decide)
-		if err != nil || len(writes) == 0 {
+		read, writes, err := t.decideAll(ctx, gpus, decide)
+		if err != nil {
 			return err
 		}
-		err = t.store.Apply(ctx, writes)
+		if changesNothing(read, writes) {
+			err = t.stillSo(ctx, read)
+		} else {
+			err = t.store.Apply(ctx, writes)
+		}
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
@@ -162,32 +169,60 @@ func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Le
 	return fmt.Errorf("claims of GPUs %v: gave up after %d rounds: %w", gpus, maxRounds, ErrConflict)
 }
 
-func (t *Table) decideAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) ([]Write, error) {
-	var writes []Write
+// decideAll returns what it read, and a write for each of it: of the same value
+// where nothing is to change, which only checks the version.
+func (t *Table) decideAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) (read []Entry, writes []Write, err error) {
 	for _, gpu := range gpus {
 		key := ClaimsKey(gpu)
 		entry, err := t.store.Get(ctx, key)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ledger, err := DecodeLedger(entry.Value)
 		if err != nil {
-			return nil, fmt.Errorf("key %s: %w", key, err)
+			return nil, nil, fmt.Errorf("key %s: %w", key, err)
 		}
 		changed, err := decide(gpu, ledger)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if !changed {
-			continue
+		value := entry.Value
+		if changed {
+			if value, err = ledger.Encode(); err != nil {
+				return nil, nil, fmt.Errorf("key %s: %w", key, err)
+			}
 		}
-		value, err := ledger.Encode()
-		if err != nil {
-			return nil, fmt.Errorf("key %s: %w", key, err)
-		}
+		read = append(read, entry)
 		writes = append(writes, Write{Key: key, Value: value, Version: entry.Version})
 	}
-	return writes, nil
+	return read, writes, nil
+}
+
+func changesNothing(read []Entry, writes []Write) bool {
+	for i, entry := range read {
+		if !bytes.Equal(entry.Value, writes[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// stillSo returns ErrConflict if one of several entries changed while the
+// others were read.
+func (t *Table) stillSo(ctx context.Context, read []Entry) error {
+	if len(read) < 2 {
+		return nil
+	}
+	for _, entry := range read {
+		now, err := t.store.Get(ctx, entry.Key)
+		if err != nil {
+			return err
+		}
+		if now.Version != entry.Version {
+			return fmt.Errorf("key %s: %w", entry.Key, ErrConflict)
+		}
+	}
+	return nil
 }
 
 func pause(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"unicode/utf8"
 )
@@ -52,9 +51,6 @@ func (m unitMap) freeUnits(count int, avoid UnitSet) UnitSet {
 	}
 	return NewUnitSet(units...)
 }
-
-// sortedMarks returns the marks in an order that does not depend on chance.
-func sortedMarks(marks map[rune]int) []rune { return slices.Sorted(maps.Keys(marks)) }
 
 // mark puts the mark on the units. They must exist.
 func (m unitMap) mark(units UnitSet, mark rune) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,9 +17,16 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/consul"
+	"nomad-gpu-mem/allocator/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	storetest.ClientMain(func(where string) (allocator.Store, error) {
+		address, prefix, _ := strings.Cut(where, " ")
+		return consul.New(consul.Config{Address: address, Prefix: prefix})
+	})
+	goleak.VerifyTestMain(m)
+}
 
 const secret = "5ec4e700-0000-4000-8000-000000000000"
 

@@ -34,6 +34,20 @@ func TestConsul(t *testing.T) {
 	storetest.RunTable(t, newStore, operations)
 }
 
+// Processes that are killed between any two steps, and lost, repeated and stale
+// messages, leave a history that has an order.
+func TestConsul_many_processes(t *testing.T) {
+	t.Parallel()
+	rounds, operations := 5, 100
+	if testing.Short() {
+		rounds, operations = 1, 40
+	}
+	agent := startAgent(t)
+	for round := range rounds {
+		storetest.ProveProcesses(t, fmt.Sprintf("%s proof/%d", agent.Address, round), 6, operations)
+	}
+}
+
 // What the store lets pass, Consul takes.
 func TestConsul_limits(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(writerEnv); path != "" {
 		writeForEver(path)
 	}
+	storetest.ClientMain(func(path string) (allocator.Store, error) { return file.New(path), nil })
 	goleak.VerifyTestMain(m)
 }
 
@@ -36,6 +37,17 @@ func TestStore(t *testing.T) {
 	}
 	storetest.Run(t, newStore)
 	storetest.RunTable(t, newStore, operations)
+}
+
+// Processes that are killed between any two steps, and lost, repeated and stale
+// messages, leave a history that has an order.
+func TestStore_many_processes(t *testing.T) {
+	t.Parallel()
+	operations := 200
+	if testing.Short() {
+		operations = 40
+	}
+	storetest.ProveProcesses(t, newPath(t), 4, operations)
 }
 
 func TestNew_touches_nothing(t *testing.T) {

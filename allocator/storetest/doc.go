@@ -4,7 +4,10 @@
 //   - Run is the conformance suite of a store.
 //   - RunTable puts an allocator.Table over a store and compares it with a
 //     simple model, under random operations and from many goroutines at once.
-//   - ManyTasks is the second half of it, also for stores that fail meanwhile.
+//   - Prove and ProveProcesses check that the history of many clients, with
+//     faults between table and store, is linearizable. seam.go has the faults,
+//     operation.go the operations, spec.go what they should do.
+//   - ManyTasks has tasks start and end, also on stores that fail meanwhile.
 //   - Verify wraps a store and checks every ledger that is written to it.
 //   - Memory is a store in memory that fails when told to.
 package storetest

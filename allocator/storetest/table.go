@@ -24,24 +24,34 @@ const (
 )
 
 // RunTable tests an allocator.Table over a store: random operations, one after
-// the other, against a model; then many tasks at once. It makes so many random
-// operations.
+// the other, against a model; then many at once, on a store that loses answers
+// and repeats requests, whose history must be linearizable; then many tasks at
+// once. It makes so many random operations.
 func RunTable(t *testing.T, newStore func(t testing.TB) allocator.Store, operations int) {
 	t.Run("random operations do what the model does", func(t *testing.T) {
 		store := newStore(t)
 		defer store.Close()
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
-		m := &model{
-			table:  allocator.NewTable(Verify(t, store)),
-			random: rand.New(rand.NewPCG(seed, 0)),
-			tasks:  map[int]*task{},
-		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		table := allocator.NewTable(Verify(t, store))
+		var state State
 		for n := range operations {
-			what, err := m.step(t.Context())
-			must.NoError(t, err, must.Sprintf("operation %d: %s", n, what))
-			must.NoError(t, m.compare(t.Context()), must.Sprintf("after operation %d: %s", n, what))
+			op := generate(random)
+			have, err := op.perform(t.Context(), table)
+			must.NoError(t, err, must.Sprintf("operation %d: %+v", n, op))
+			next, want := state.apply(op)
+			must.Eq(t, want, have.Result, must.Sprintf("operation %d: %+v", n, op))
+			read, err := Operation{Kind: opRead}.perform(t.Context(), table)
+			must.NoError(t, err)
+			must.Eq(t, next, read.State, must.Sprintf("after operation %d: %+v", n, op))
+			state = next
 		}
+	})
+	t.Run("a history of many clients is linearizable", func(t *testing.T) {
+		store := newStore(t)
+		defer store.Close()
+		Prove(t, store, 6, operations/6)
 	})
 	t.Run("many tasks at once", func(t *testing.T) {
 		store := newStore(t)
@@ -129,12 +139,26 @@ func patiently(ctx context.Context, table *allocator.Table, step func() error) e
 
 func owner(number int) allocator.Owner {
 	return allocator.Owner{
-		Namespace: "default", Job: "job", Group: "group", Task: "task",
-		Alloc: fmt.Sprintf("%08d-alloc", number), Node: "node", NodeName: "host",
+		Namespace: "default", Job: fmt.Sprintf("job-%d", number), Group: "group", Task: "task",
+		Alloc: fmt.Sprintf(taskFormat, number), Node: "node", NodeName: "host",
 	}
 }
 
-func gpu(number int) allocator.GPUID { return allocator.GPUID(fmt.Sprintf("GPU-%04d", number)) }
+// planned is the owner of a reservation for the task.
+func planned(number int) allocator.Owner {
+	o := owner(number)
+	o.Alloc = fmt.Sprintf(planFormat, number)
+	return o
+}
+
+// How tasks, reservations and GPUs are called.
+const (
+	taskFormat = "%08d-alloc"
+	planFormat = "plan-%d"
+	gpuFormat  = "GPU-%04d"
+)
+
+func gpu(number int) allocator.GPUID { return allocator.GPUID(fmt.Sprintf(gpuFormat, number)) }
 
 func gpus() []allocator.GPUID {
 	all := make([]allocator.GPUID, gpuCount)

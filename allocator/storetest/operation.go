@@ -1,0 +1,185 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Kind is what an operation does.
+type Kind string
+
+const (
+	opClaim   Kind = "claim"
+	opRun     Kind = "run"
+	opRelease Kind = "release"
+	opReserve Kind = "reserve" // for the task, by a planner
+	opCancel  Kind = "cancel"  // the reservation
+	opRead    Kind = "read"    // the whole table
+)
+
+// Operation is one call on the table. Tasks and GPUs are numbers in a small
+// world, so that operations meet often.
+type Operation struct {
+	Kind      Kind           `json:"kind"`
+	Task      int            `json:"task,omitempty"`
+	Attempt   int            `json:"attempt,omitempty"`
+	Container int            `json:"container,omitempty"`
+	Units     [gpuCount]mask `json:"units,omitzero"` // that a claim books
+	Count     [gpuCount]int  `json:"count,omitzero"` // that a reservation wants
+	GPUs      [gpuCount]bool `json:"gpus,omitzero"`  // that are run on or released
+}
+
+// mask is a set of units, a bit each.
+type mask uint16
+
+// Outcome is what a call returned.
+type Outcome struct {
+	Result Result `json:"result"`
+	State  State  `json:"state,omitzero"` // that was read
+}
+
+// Result is how an operation ended.
+type Result string
+
+const (
+	done    Result = "done"
+	held    Result = "held"    // by another task: allocator.ErrHeld
+	refused Result = "refused" // no such claim: allocator.ErrInvalid
+	noRoom  Result = "no room" // allocator.ErrNoRoom
+
+	// unknown is the result of a call whose answer was lost, or whose process
+	// was. It may have been done or not.
+	unknown Result = "unknown"
+	// outdated is a result that was decided after a stale read, with nothing
+	// written. It says nothing, and it must have done nothing.
+	outdated Result = "outdated"
+)
+
+// generate returns a random operation. All tests of the table draw from it.
+func generate(random *rand.Rand) Operation {
+	op := Operation{Task: 1 + random.IntN(taskCount), Attempt: 1 + random.IntN(2)}
+	switch pick := random.IntN(100); {
+	case pick < 40:
+		op.Kind = opClaim
+		for gpu := range op.someGPUs(random) {
+			for range 1 + random.IntN(3) {
+				op.Units[gpu] |= 1 << random.IntN(unitCount)
+			}
+		}
+	case pick < 50:
+		op.Kind, op.Container = opRun, 1+random.IntN(2)
+		for gpu := range op.someGPUs(random) {
+			op.GPUs[gpu] = true
+		}
+	case pick < 75:
+		op.Kind = opRelease
+		for gpu := range gpuCount {
+			op.GPUs[gpu] = random.IntN(4) > 0
+		}
+	case pick < 87:
+		op.Kind = opReserve
+		for gpu := range op.someGPUs(random) {
+			op.Count[gpu] = 1 + random.IntN(4)
+		}
+	case pick < 92:
+		op.Kind = opCancel
+	default:
+		return Operation{Kind: opRead}
+	}
+	return op
+}
+
+// someGPUs yields one GPU, or some.
+func (op *Operation) someGPUs(random *rand.Rand) func(yield func(int) bool) {
+	order := random.Perm(gpuCount)[:1+random.IntN(gpuCount)]
+	return func(yield func(int) bool) {
+		for _, gpu := range order {
+			if !yield(gpu) {
+				return
+			}
+		}
+	}
+}
+
+// perform makes the call. An error that no operation may end with is returned.
+func (op Operation) perform(ctx context.Context, table *allocator.Table) (Outcome, error) {
+	if op.Kind == opRead {
+		snapshot, err := table.Snapshot(ctx)
+		if err != nil {
+			return outcomeOf(err)
+		}
+		state, err := stateOf(snapshot)
+		return Outcome{Result: done, State: state}, err
+	}
+	return outcomeOf(op.change(ctx, table))
+}
+
+func (op Operation) change(ctx context.Context, table *allocator.Table) error {
+	attempt := fmt.Sprintf("attempt-%d", op.Attempt)
+	switch op.Kind {
+	case opClaim:
+		return table.Claim(ctx, owner(op.Task), attempt, op.bookings())
+	case opRun:
+		return table.Running(ctx, owner(op.Task), attempt, fmt.Sprintf("container-%d", op.Container), op.gpus())
+	case opRelease:
+		return table.Release(ctx, owner(op.Task), attempt, op.gpus())
+	case opReserve:
+		return table.Reserve(ctx, planned(op.Task), time.Hour, op.rooms())
+	case opCancel:
+		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, gpus())
+	default:
+		return fmt.Errorf("no operation %q", op.Kind)
+	}
+}
+
+func outcomeOf(err error) (Outcome, error) {
+	for sentinel, result := range map[error]Result{
+		allocator.ErrHeld: held, allocator.ErrInvalid: refused, allocator.ErrNoRoom: noRoom, allocator.ErrUnavailable: unknown,
+	} {
+		if errors.Is(err, sentinel) {
+			return Outcome{Result: result}, nil
+		}
+	}
+	return Outcome{Result: done}, err
+}
+
+func (op Operation) bookings() (all []allocator.Booking) {
+	for number, units := range op.Units {
+		if units != 0 {
+			all = append(all, booking(gpu(number), units.set()))
+		}
+	}
+	return all
+}
+
+func (op Operation) rooms() (all []allocator.Room) {
+	for number, count := range op.Count {
+		if count > 0 {
+			all = append(all, allocator.Room{GPU: gpu(number), UnitMiB: unitMiB, Of: unitCount, Count: count})
+		}
+	}
+	return all
+}
+
+func (op Operation) gpus() (all []allocator.GPUID) {
+	for number, named := range op.GPUs {
+		if named {
+			all = append(all, gpu(number))
+		}
+	}
+	return all
+}
+
+func (m mask) set() (units allocator.UnitSet) {
+	for unit := range unitCount {
+		if m&(1<<unit) != 0 {
+			units = append(units, unit)
+		}
+	}
+	return units
+}
