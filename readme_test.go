@@ -17,28 +17,29 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// The README's tables name keys that exist, with the defaults that they have.
-// Of the driver's keys it names only those that Nomad's Docker driver lacks, and
-// a few more.
-func TestREADMEConfiguration(t *testing.T) {
+// The tables of README and docs name keys that exist, with the defaults that they
+// have. Of the plugins' keys the README names the most important ones only.
+func TestConfigurationTables(t *testing.T) {
 	t.Parallel()
 	deviceSpec, err := device.New(hclog.NewNullLogger(), nil, nil).ConfigSchema()
 	must.NoError(t, err)
 	driverSpec, err := driver.New(t.Context(), hclog.NewNullLogger(), nil, nil).ConfigSchema()
 	must.NoError(t, err)
 	tests := []struct {
+		file     string
 		after    string // the text that a table follows
 		spec     *hclspec.Spec
 		complete bool
 	}{
-		{after: "Device plugin `nomad-device-gpu-mem`", spec: deviceSpec, complete: true},
-		{after: "Task driver `nomad-driver-gpu-docker`", spec: driverSpec},
-		{after: "The block `table` of both", spec: tableconfig.Spec(), complete: true},
+		{file: "docs/device-plugin.md", after: "## Configuration", spec: deviceSpec, complete: true},
+		{file: "README.md", after: "Device plugin `nomad-device-gpu-mem`", spec: deviceSpec},
+		{file: "README.md", after: "Task driver `nomad-driver-gpu-docker`", spec: driverSpec},
+		{file: "README.md", after: "The block `table` of both", spec: tableconfig.Spec(), complete: true},
 	}
 	for _, tc := range tests {
-		t.Run(tc.after, func(t *testing.T) {
+		t.Run(tc.file+": "+tc.after, func(t *testing.T) {
 			t.Parallel()
-			rows := readmeTable(t, tc.after)
+			rows := tableIn(t, tc.file, tc.after)
 			schema := tc.spec.GetObject().GetAttributes()
 			for key, defaults := range rows {
 				spec, exists := schema[key]
@@ -54,10 +55,10 @@ func TestREADMEConfiguration(t *testing.T) {
 	}
 }
 
-// readmeTable returns the first table after a text: the last cells by the first.
-func readmeTable(t *testing.T, after string) map[string]string {
+// tableIn returns the first table after a text: the last cells by the first.
+func tableIn(t *testing.T, file, after string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile(file)
 	must.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), after)
 	must.True(t, found)

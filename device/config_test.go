@@ -42,6 +42,19 @@ func TestConfigInFull(t *testing.T) {
 		nvml_library    = "/opt/nvidia/libnvidia-ml.so.1"
 		poll_interval   = "30s"
 		poll_timeout    = "1m"
+		memory_size     = "110GiB"
+		include         = ["GPU-1", "*A100*"]
+		ignore          = ["0"]
+		xid_critical    = [48, 79]
+		xid_ignored     = [68]
+		probation       = "2m"
+		gpu "GPU-1" {
+			reserved_memory = "2GiB"
+			allow_unmanaged = true
+		}
+		gpu "GPU-2" {
+			memory_size = "64GiB"
+		}
 		table {
 			store = "file"
 			path  = "/var/lib/table"
@@ -53,6 +66,13 @@ func TestConfigInFull(t *testing.T) {
 	must.Eq(t, 30*time.Second, s.pollInterval)
 	must.Eq(t, time.Minute, s.pollTimeout)
 	must.Eq(t, "file", s.table.Store)
+	must.Eq(t, selection{"GPU-1", "*A100*"}, s.include)
+	must.Eq(t, selection{"0"}, s.ignore)
+	must.True(t, reflect.DeepEqual(xidPolicy{critical: []int{48, 79}, ignored: []int{68}}, s.xids))
+	must.Eq(t, 2*time.Minute, s.probation)
+	must.True(t, gpuSettings{reservedMiB: 2048, sizeMiB: 112640, allowUnmanaged: true} == s.of("GPU-1"))
+	must.True(t, gpuSettings{reservedMiB: 1536, sizeMiB: 65536} == s.of("GPU-2"))
+	must.True(t, gpuSettings{reservedMiB: 1536, sizeMiB: 112640} == s.of("GPU-3"))
 	must.Eq(t, "/var/lib/table", s.table.Path)
 }
 
@@ -68,6 +88,11 @@ func TestBadConfigIsOneSentenceWithOptionAndValue(t *testing.T) {
 		`poll_interval = "5": is not a duration`:                                       {PollInterval: "5"},
 		`poll_interval = "0s": must be at least 10ms`:                                  {PollInterval: "0s"},
 		`poll_timeout = "-1s": must be at least 10ms`:                                  {PollTimeout: "-1s"},
+		`memory_size = "big": is not a size`:                                           {MemorySize: "big"},
+		`gpu "GPU-1": reserved_memory = "x": is not a size`:                            {GPUs: map[string]GPUConfig{"GPU-1": {ReservedMemory: "x"}}},
+		`include = [""]: an empty text selects no GPU`:                                 {Include: []string{""}},
+		`xid_ignored = [0]: an Xid is a positive number`:                               {XidIgnored: []int{0}},
+		`probation = "soon": is not a duration`:                                        {Probation: "soon"},
 		`table.store = "zookeeper"`:                                                    {Table: tableconfig.Config{Store: "zookeeper"}},
 	} {
 		_, err := c.settings()

@@ -20,6 +20,9 @@ func full() nvml.GPU {
 	g.MaxCoresClockMHz, g.MaxMemoryClockMHz, g.PowerLimitW = ptr[uint64](1410), ptr[uint64](1593), ptr[uint64](230)
 	g.PersistenceMode, g.DisplayMode = ptr(true), ptr(false)
 	g.TemperatureC, g.PowerW, g.UtilizationPct = ptr[uint64](41), ptr[uint64](61), ptr[uint64](35)
+	g.MemoryBusyPct, g.EncoderPct, g.DecoderPct = ptr[uint64](12), ptr[uint64](1), ptr[uint64](2)
+	g.BAR1UsedMiB, g.CoresClockMHz, g.MemoryClockMHz = ptr[uint64](3), ptr[uint64](1400), ptr[uint64](1500)
+	g.ECCL1, g.ECCL2, g.ECCMemory = ptr[uint64](0), ptr[uint64](0), ptr[uint64](0)
 	return g
 }
 

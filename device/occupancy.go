@@ -36,8 +36,8 @@ const idleMiB = 1024
 
 // occupy finds out who uses a GPU, from its claims and from what is known of
 // its processes. Claims that were never read leave it uncertain.
-func occupy(g nvml.GPU, unitMiB uint64, claims []allocator.Claim, claimsKnown bool, users map[int]user) occupancy {
-	slices := slicesOf(claims, unitMiB)
+func occupy(g nvml.GPU, unitMiB uint64, held holdings, users map[int]user) occupancy {
+	slices := slicesOf(held.tasks, unitMiB)
 	var t tally
 	for _, process := range g.Processes {
 		u, known := users[process.PID]
@@ -54,11 +54,12 @@ func occupy(g nvml.GPU, unitMiB uint64, claims []allocator.Claim, claimsKnown bo
 		holder.partly = holder.partly || process.UsedMiB == nil
 	}
 	o := occupancy{slices: sorted(slices)}
-	if g.Memory == nil || !claimsKnown {
+	if g.Memory == nil || !held.known {
 		o.uncertain = true
 		return o
 	}
-	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices)
+	people := uint64(len(held.outsideNomad())) * unitMiB
+	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices, people)
 	return o
 }
 
@@ -131,16 +132,20 @@ func (t *tally) add(sum *uint64, process nvml.Process) {
 // unmanaged is what slices do not explain. Where every process is known with
 // its use, that is what each uses beyond its slice, and what is in use without
 // any process. Where not, a slice explains as much as it is large, and only the
-// GPU's total counts.
-func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice) (mib uint64, uncertain bool) {
-	var slices uint64
+// GPU's total counts. What people have explains the use of whoever holds no
+// slice.
+func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, people uint64) (mib uint64, uncertain bool) {
+	if t.hidden {
+		return 0, true
+	}
+	slices := people
 	for _, s := range all {
 		slices += s.mib
 	}
 	if !isListed || t.silent || t.vague {
-		return beyond(m.UsedMiB, slices+t.unknown+idleMiB), t.hidden
+		return beyond(m.UsedMiB, slices+t.unknown+idleMiB), false
 	}
-	unmanaged := t.foreign
+	unmanaged := beyond(t.foreign, people)
 	for _, s := range all {
 		unmanaged += beyond(s.usedMiB, s.mib)
 	}

@@ -27,46 +27,35 @@ func (i *inventory) offer(found nvml.GPU, known gpu, isKnown bool, r reading, se
 	if !isKnown || known.Memory.TotalMiB != found.Memory.TotalMiB {
 		g.reservedMiB = reservedMiB(found.Memory, own)
 	}
-	held, heldKnown := r.table[g.id()]
+	inTable, told := r.table[g.id()]
+	held := holdingsOf(inTable, told, r.at)
 	sellable := int(min(g.sellableMiB()/set.unitMiB, maxNodeUnits+1))
-	if stale := heldInOtherUnits(held, set); stale > 0 {
-		g.unitMiB, g.units = stale, len(held.Ledger.Units)
-		g.health = fmt.Sprintf("memory_unit = %q, but tasks hold units of %d MiB; the GPU is offered again when they have ended",
-			set.unitText, stale)
-		i.offered = append(i.offered, g)
+	if held.inOtherUnits(set.unitMiB) {
+		i.offered = append(i.offered, g.keptAsItIs(held, r, set))
 		return
 	}
-	listed := max(sellable, lastHeld(held)+1)
+	listed := max(sellable, held.lastUnit()+1)
 	if reason := i.tooMany(g, listed, isKnown, set); reason != "" {
 		i.refuse(found, reason, set)
 		return
 	}
 	g.units = listed
 	g.judge(held, i.xids, i.readAt, set)
-	g.account(held, heldKnown, sellable, r, own)
+	g.account(held, sellable, r, own)
 	i.offered = append(i.offered, g)
+}
+
+// keptAsItIs keeps a GPU divided as its tasks hold it, and offers nothing of it
+// until they have ended.
+func (g gpu) keptAsItIs(held holdings, r reading, set settings) gpu {
+	g.unitMiB, g.units = held.unitMiB, held.of
+	g.slices = withPeaks(occupy(g.GPU, g.unitMiB, held, r.users).slices, g.slices)
+	return g.unusable(fmt.Sprintf("memory_unit = %q, but tasks hold units of %d MiB; the GPU is offered again when they have ended",
+		set.unitText, held.unitMiB))
 }
 
 // sellableMiB is the memory that is made into units.
 func (g gpu) sellableMiB() uint64 { return beyond(g.Memory.TotalMiB, g.reservedMiB) }
-
-// heldInOtherUnits returns the size of units that claims hold, if it is not the
-// configured one, else 0.
-func heldInOtherUnits(held allocator.GPU, set settings) uint64 {
-	if len(held.Claims()) == 0 || held.Ledger.UnitMiB == set.unitMiB {
-		return 0
-	}
-	return held.Ledger.UnitMiB
-}
-
-// lastHeld is the highest unit that a claim holds, or -1.
-func lastHeld(held allocator.GPU) int {
-	last := -1
-	for _, claim := range held.Claims() {
-		last = max(last, claim.Units[len(claim.Units)-1])
-	}
-	return last
-}
 
 // tooMany says why a GPU cannot be offered in so many units, or in none.
 func (i *inventory) tooMany(g gpu, units int, isKnown bool, set settings) string {
@@ -97,7 +86,7 @@ func fittingMiB(memoryMiB, units uint64) uint64 {
 }
 
 // judge decides whether a GPU that can be read can be used.
-func (g *gpu) judge(held allocator.GPU, xids []noted, now time.Time, set settings) {
+func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 	if xid, failed := firstCritical(xids, g.GPU); failed {
 		g.record = g.record.failed(xid.String(), reported)
 	} else {
@@ -108,8 +97,8 @@ func (g *gpu) judge(held allocator.GPU, xids []noted, now time.Time, set setting
 		g.health = reason
 	case g.record.fault != "":
 		g.health = g.record.reason(set.probation)
-	case held.Cordon != nil:
-		g.health = cordoned(*held.Cordon)
+	case held.cordon != nil:
+		g.health = cordoned(*held.cordon)
 	default:
 		g.health = ""
 	}
@@ -123,8 +112,8 @@ func cordoned(c allocator.Cordon) string {
 }
 
 // account finds out who uses the GPU and withholds what cannot be sold.
-func (g *gpu) account(held allocator.GPU, heldKnown bool, sellable int, r reading, own gpuSettings) {
-	now := occupy(g.GPU, g.unitMiB, held.Claims(), heldKnown, r.users)
+func (g *gpu) account(held holdings, sellable int, r reading, own gpuSettings) {
+	now := occupy(g.GPU, g.unitMiB, held, r.users)
 	g.slices = withPeaks(now.slices, g.slices)
 	if !now.uncertain {
 		g.unmanagedMiB = now.unmanagedMiB
@@ -137,7 +126,7 @@ func (g *gpu) account(held allocator.GPU, heldKnown bool, sellable int, r readin
 		g.pressure = g.pressure.step(unitsIn(now.unmanagedMiB, spare, g.unitMiB),
 			unitsIn(now.unmanagedMiB+g.unitMiB/4, spare, g.unitMiB))
 	}
-	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.Claims())
+	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.outsideNomad())
 }
 
 // withPeaks carries over the most that each slice was seen to use.

@@ -2,6 +2,8 @@ package device
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/device"
@@ -47,55 +49,73 @@ func (p *Plugin) streamStats(ctx context.Context, interval time.Duration, respon
 }
 
 // groupStats has every unit that was fingerprinted: Nomad warns about each one
-// that it misses. Units of one GPU share one value.
+// that it misses. Units of one slice share one value, and so do free ones.
 func groupStats(i inventory) []*device.DeviceGroupStats {
 	groups := make([]*device.DeviceGroupStats, 0, len(i.offered))
 	for _, g := range i.offered {
-		shared := deviceStats(g)
+		ofGPU := gpuStats(g)
+		free := deviceStats(g, ofGPU["Memory state"], ofGPU)
 		units := make(map[string]*device.DeviceStats, g.units)
 		for unit := range g.units {
-			units[allocator.UnitID(g.id(), unit)] = shared
+			units[allocator.UnitID(g.id(), unit)] = free
+		}
+		for _, s := range g.slices {
+			held := sliceStats(s)
+			maps.Copy(held, ofGPU)
+			shared := deviceStats(g, held["Slice"], held)
+			for _, unit := range s.units {
+				if id := allocator.UnitID(g.id(), unit); units[id] != nil {
+					units[id] = shared
+				}
+			}
 		}
 		groups = append(groups, &device.DeviceGroupStats{Vendor: Vendor, Type: Type, Name: g.UUID, InstanceStats: units})
 	}
 	return groups
 }
 
-// deviceStats is one GPU's last good reading.
-func deviceStats(g gpu) *device.DeviceStats {
-	memory := statSet{
-		"total": mib(g.Memory.TotalMiB, "Memory of the GPU"),
-		"used":  mib(g.Memory.UsedMiB, "Memory in use by all processes"),
-		"free":  mib(g.Memory.FreeMiB, "Memory that nothing uses"),
-		"unit":  mib(g.unitMiB, "Memory of one unit"),
-	}
-	memory.add("reserved", g.Memory.ReservedMiB, structs.UnitMiB, "Memory kept by the driver")
-	load := statSet{}
-	load.add("utilization", g.UtilizationPct, "%", "Time with at least one kernel running")
-	load.add("memory_busy", g.MemoryBusyPct, "%", "Time with memory being read or written")
-	load.add("cores_clock", g.CoresClockMHz, structs.UnitMHz, "Clock of the cores")
-	load.add("memory_clock", g.MemoryClockMHz, structs.UnitMHz, "Clock of the memory")
-	top := statSet{"health": {StringVal: &g.health, Desc: "Why no unit can be used; empty if healthy"}}
-	top.add("temperature", g.TemperatureC, "°C", "Temperature of the GPU")
-	top.add("power", g.PowerW, structs.UnitW, "Power drawn by the GPU")
-	top.add("uncorrected_ecc", g.UncorrectedECC, "", "Uncorrected memory errors since the driver was loaded")
-	return &device.DeviceStats{
-		Summary: summary(g),
-		Stats: &structs.StatObject{
-			Attributes: top,
-			Nested: map[string]*structs.StatObject{
-				"memory": {Attributes: memory},
-				"load":   {Attributes: load},
-			},
-		},
-		Timestamp: g.readAt,
-	}
+// deviceStats is as of the GPU's last good reading.
+func deviceStats(g gpu, summary *structs.StatValue, all statSet) *device.DeviceStats {
+	return &device.DeviceStats{Summary: summary, Stats: &structs.StatObject{Attributes: all}, Timestamp: g.readAt}
 }
 
-func summary(g gpu) *structs.StatValue {
-	s := mib(g.Memory.UsedMiB, "Used of all memory of the GPU")
-	total := int64(g.Memory.TotalMiB)
-	s.IntDenominatorVal = &total
+// gpuStats are those of the whole GPU. What NVIDIA's own device plugin has too
+// is named as there.
+func gpuStats(g gpu) statSet {
+	s := statSet{
+		"Memory state":     integer(g.Memory.UsedMiB, structs.UnitMiB, "Memory in use by all processes, of all memory of the GPU"),
+		"Reserved memory":  integer(g.reservedMiB, structs.UnitMiB, "Memory kept back by the driver or by configuration"),
+		"Unmanaged memory": integer(g.unmanagedMiB, structs.UnitMiB, "Memory in use that no slice explains"),
+		"Health":           {StringVal: &g.health, Desc: "Why no unit can be used; empty if healthy"},
+	}
+	s.outOf("Memory state", &g.Memory.TotalMiB)
+	s.add("BAR1 buffer state", g.BAR1UsedMiB, structs.UnitMiB, "BAR1 window in use, of all of it")
+	s.outOf("BAR1 buffer state", g.BAR1MiB)
+	s.add("Power usage", g.PowerW, structs.UnitW, "Power drawn by the GPU, of its limit")
+	s.outOf("Power usage", g.PowerLimitW)
+	s.add("GPU utilization", g.UtilizationPct, "%", "Time with at least one kernel running")
+	s.add("Memory utilization", g.MemoryBusyPct, "%", "Time with memory being read or written")
+	s.add("Encoder utilization", g.EncoderPct, "%", "Time in which the encoder was used")
+	s.add("Decoder utilization", g.DecoderPct, "%", "Time in which the decoder was used")
+	s.add("Temperature", g.TemperatureC, "C", "Temperature of the GPU")
+	s.add("ECC L1 errors", g.ECCL1, "#", "Uncorrected errors in L1 caches since the driver was loaded")
+	s.add("ECC L2 errors", g.ECCL2, "#", "Uncorrected errors in the L2 cache since the driver was loaded")
+	s.add("ECC memory errors", g.ECCMemory, "#", "Uncorrected errors in memory since the driver was loaded")
+	s.add("Cores clock", g.CoresClockMHz, structs.UnitMHz, "Clock of the cores")
+	s.add("Memory clock", g.MemoryClockMHz, structs.UnitMHz, "Clock of the memory")
+	return s
+}
+
+// sliceStats are those of one task. Its use is left out if NVML does not tell
+// all of it.
+func sliceStats(of slice) statSet {
+	const desc = "Memory that the task uses, of its slice"
+	s := statSet{"Slice": {Unit: structs.UnitMiB, Desc: desc, StringVal: new(fmt.Sprintf("of %d MiB", of.mib))}}
+	if !of.partly {
+		s["Slice"] = integer(of.usedMiB, structs.UnitMiB, desc)
+		s.outOf("Slice", &of.mib)
+		s["Slice peak"] = integer(of.peakMiB, structs.UnitMiB, "Most memory that the task was seen to use")
+	}
 	return s
 }
 
@@ -108,9 +128,13 @@ func (s statSet) add(name string, value *uint64, unit, desc string) {
 	}
 }
 
-func mib(value uint64, desc string) *structs.StatValue { return integer(value, structs.UnitMiB, desc) }
+// outOf adds the whole that a value is a part of.
+func (s statSet) outOf(name string, whole *uint64) {
+	if s[name] != nil && whole != nil {
+		s[name].IntDenominatorVal = new(int64(*whole))
+	}
+}
 
 func integer(value uint64, unit, desc string) *structs.StatValue {
-	n := int64(value)
-	return &structs.StatValue{IntNumeratorVal: &n, Unit: unit, Desc: desc}
+	return &structs.StatValue{IntNumeratorVal: new(int64(value)), Unit: unit, Desc: desc}
 }

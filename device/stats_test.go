@@ -1,10 +1,12 @@
 package device
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/device"
+	"github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/internal/nvml"
@@ -24,21 +26,58 @@ func TestStatsHaveEveryUnitThatIsOffered(t *testing.T) {
 	}
 }
 
+// shown is a value as Nomad's commands print it.
+func shown(v *structs.StatValue) string {
+	switch {
+	case v.StringVal != nil:
+		return *v.StringVal
+	case v.IntDenominatorVal != nil:
+		return fmt.Sprintf("%d / %d %s", *v.IntNumeratorVal, *v.IntDenominatorVal, v.Unit)
+	default:
+		return fmt.Sprintf("%d %s", *v.IntNumeratorVal, v.Unit)
+	}
+}
+
 func TestStatsOfAGPU(t *testing.T) {
 	t.Parallel()
 	g := full()
-	g.Memory.UsedMiB, g.Memory.FreeMiB = 2048, 22228
+	g.Memory.UsedMiB = 2048
 	s := groupStats(history(t, Config{}, []nvml.GPU{g}))[0].InstanceStats["GPU-1::0000"]
-	must.Eq(t, 2048, *s.Summary.IntNumeratorVal)
-	must.Eq(t, 24576, *s.Summary.IntDenominatorVal)
-	must.Eq(t, "MiB", s.Summary.Unit)
-	memory := s.Stats.Nested["memory"].Attributes
-	must.Eq(t, 22228, *memory["free"].IntNumeratorVal)
-	must.Eq(t, 300, *memory["reserved"].IntNumeratorVal)
-	must.Eq(t, 35, *s.Stats.Nested["load"].Attributes["utilization"].IntNumeratorVal)
-	must.Eq(t, 41, *s.Stats.Attributes["temperature"].IntNumeratorVal)
-	must.MapNotContainsKey(t, s.Stats.Attributes, "uncorrected_ecc")
+	must.Eq(t, "2048 / 24576 MiB", shown(s.Summary))
 	must.Eq(t, time.Unix(1, 0), s.Timestamp)
+	all := map[string]string{}
+	for name, value := range s.Stats.Attributes {
+		all[name] = shown(value)
+	}
+	must.Eq(t, map[string]string{
+		"Memory state": "2048 / 24576 MiB", "Reserved memory": "300 MiB", "Unmanaged memory": "0 MiB", "Health": "",
+		"BAR1 buffer state": "3 / 256 MiB", "Power usage": "61 / 230 W", "Temperature": "41 C",
+		"GPU utilization": "35 %", "Memory utilization": "12 %", "Encoder utilization": "1 %", "Decoder utilization": "2 %",
+		"ECC L1 errors": "0 #", "ECC L2 errors": "0 #", "ECC memory errors": "0 #",
+		"Cores clock": "1400 MHz", "Memory clock": "1500 MHz",
+	}, all)
+
+	bare := groupStats(history(t, Config{}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}))[0].InstanceStats["GPU-1::0000"]
+	must.MapNotContainsKey(t, bare.Stats.Attributes, "Power usage")
+}
+
+// The units of a task show its slice, how much of it is used, and the most that
+// was.
+func TestStatsOfATask(t *testing.T) {
+	t.Parallel()
+	peak := newScene(t).claim("c1", 2, 3).uses(10, 1500, "c1").reading(1)
+	now := newScene(t).claim("c1", 2, 3).uses(10, 500, "c1").reading(2)
+	units := groupStats(story(t, Config{}, peak, now))[0].InstanceStats
+	must.MapLen(t, 8, units)
+	must.Eq(t, "500 / 2048 MiB", shown(units["GPU-1::0002"].Summary))
+	must.True(t, units["GPU-1::0002"] == units["GPU-1::0003"])
+	must.Eq(t, "1500 MiB", shown(units["GPU-1::0002"].Stats.Attributes["Slice peak"]))
+	must.NotNil(t, units["GPU-1::0002"].Stats.Attributes["Memory state"])
+	must.MapNotContainsKey(t, units["GPU-1::0004"].Stats.Attributes, "Slice")
+
+	unknown := newScene(t).claim("c1", 2, 3).uses(10, -1, "c1").reading(1)
+	units = groupStats(story(t, Config{}, unknown))[0].InstanceStats
+	must.Eq(t, "of 2048 MiB", shown(units["GPU-1::0002"].Summary))
 }
 
 func TestStatsStream(t *testing.T) {
@@ -69,7 +108,7 @@ func TestStatsStream(t *testing.T) {
 	for {
 		s := next().Groups[0].InstanceStats["GPU-1::0000"]
 		must.NotNil(t, s.Summary)
-		if *s.Stats.Attributes["health"].StringVal == "GPU is lost" {
+		if *s.Stats.Attributes["Health"].StringVal == "GPU is lost" {
 			break
 		}
 	}

@@ -13,7 +13,7 @@ type withholding struct {
 }
 
 const (
-	reasonForeign   = "held by a claim that is not a Nomad task's"
+	reasonPeople    = "held outside Nomad"
 	reasonUnmanaged = "its memory is in use by processes that hold no slice"
 	reasonKeptBack  = "its memory is kept back now (reserved_memory), while tasks still hold such units"
 )
@@ -31,12 +31,12 @@ func (g gpu) whyWithheld() string {
 // outside Nomad holds, and so many of the free ones, from the top, that what is
 // left is covered by memory. There are listed units, memory for sellable, and
 // too few by the units that are used by others.
-func withhold(listed, sellable, usedByOthers int, slices []slice, claims []allocator.Claim) []withholding {
+func withhold(listed, sellable, usedByOthers int, slices []slice, people allocator.UnitSet) []withholding {
 	var withheld []withholding
-	if foreign := heldOutsideNomad(claims); len(foreign) > 0 {
-		withheld = append(withheld, withholding{foreign, reasonForeign})
+	if len(people) > 0 {
+		withheld = append(withheld, withholding{people, reasonPeople})
 	}
-	var held allocator.UnitSet
+	held := people
 	for _, s := range slices {
 		held = held.Union(s.units)
 	}
@@ -55,17 +55,4 @@ func withhold(listed, sellable, usedByOthers int, slices []slice, claims []alloc
 		reason = reasonKeptBack
 	}
 	return append(withheld, withholding{free[left:], reason})
-}
-
-// heldOutsideNomad returns the units of claims that no Nomad task made: Nomad
-// knows nothing of them and would sell them. A task driver always names the
-// Nomad node that its task is on.
-func heldOutsideNomad(claims []allocator.Claim) allocator.UnitSet {
-	var held allocator.UnitSet
-	for _, claim := range claims {
-		if claim.Node == "" {
-			held = held.Union(claim.Units)
-		}
-	}
-	return held
 }
