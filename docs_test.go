@@ -67,6 +67,7 @@ func exampleTable(t *testing.T) allocator.Store {
 		Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 9300,
 		UnitMiB: 1024, Units: 21,
 	}))
+	must.NoError(t, table.Cordon(t.Context(), gpu, "fan is to be replaced"))
 	model := allocator.Owner{
 		Namespace: "default", Job: "chat", Group: "serve", Task: "model", Alloc: "1b2c3d4e-5f0e-4e6b-9a3c-2d1b0c9f8e7d",
 		Node: "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c", NodeName: "gpu-node-1",
