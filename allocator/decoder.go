@@ -20,9 +20,12 @@ type record struct {
 	key   string
 	bytes []byte // what was decoded
 	gpu   GPUID
-	value any // *NodeState, *GPUState, *Ledger, *Cordon or nil
+	value any // *NodeState, *GPUState, *Ledger, *Cordon, leaseOf or nil
 	err   error
 }
+
+// leaseOf is the name of a node that has a lease.
+type leaseOf string
 
 // decode returns a record for each entry. Values are compared as bytes and not
 // by their versions, which a store that was made anew hands out again.
@@ -70,6 +73,10 @@ func newRecord(entry Entry) record {
 		} else {
 			r.value = &node
 		}
+		return r
+	}
+	if node, ok := parseLeaseKey(entry.Key); ok {
+		r.value = leaseOf(node)
 		return r
 	}
 	gpu, suffix, ok := parseGPUKey(entry.Key)

@@ -9,6 +9,7 @@ import (
 // Keys of the table, below the store's prefix:
 //
 //	nodes/<node>          NodeState, written by the device plugin
+//	nodes/<node>/lease    there for as long as the device plugin renews it
 //	gpus/<UUID>/state     GPUState, written by the device plugin
 //	gpus/<UUID>/claims    Ledger, written by the task driver and by people
 //	gpus/<UUID>/cordon    Cordon, written by people
@@ -17,11 +18,24 @@ const (
 	gpusPrefix   = "gpus/"
 	stateSuffix  = "/state"
 	claimsSuffix = "/claims"
+	leaseSuffix  = "/lease"
 	cordonSuffix = "/cordon"
 )
 
 // NodeKey is the key of a node's state.
 func NodeKey(node string) string { return nodesPrefix + escape(node) }
+
+// leaseKey is the key that is there while a node is.
+func leaseKey(node string) string { return NodeKey(node) + leaseSuffix }
+
+// parseLeaseKey is the inverse of leaseKey.
+func parseLeaseKey(key string) (node string, ok bool) {
+	name, isLease := strings.CutSuffix(key, leaseSuffix)
+	if !isLease {
+		return "", false
+	}
+	return parseNodeKey(name)
+}
 
 // StateKey is the key of a GPU's state.
 func StateKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + stateSuffix }

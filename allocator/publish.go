@@ -30,15 +30,18 @@ func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 	})
 }
 
-// PutNode records a node's state and that it was seen now.
+// PutNode records a node's state and that it was seen now, and renews its lease
+// in a store that has leases. The state is also recorded if the lease fails.
 func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 	if state.Name == "" {
 		return fmt.Errorf("state of a node without a name: %w", ErrInvalid)
 	}
-	return put(ctx, t.store, NodeKey(state.Name), func(old NodeState, _ bool) (NodeState, bool, error) {
+	leaseErr := t.lease(ctx, &state)
+	err := put(ctx, t.store, NodeKey(state.Name), func(old NodeState, _ bool) (NodeState, bool, error) {
 		state.unknown, state.LastSeen = old.unknown, t.now()
 		return state, true, nil
 	})
+	return errors.Join(err, leaseErr)
 }
 
 // sameJSON reports whether both would be written alike. What differs only in

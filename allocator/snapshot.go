@@ -14,6 +14,8 @@ type Snapshot struct {
 	Nodes    []NodeState // by name
 	GPUs     []GPU       // by node and index
 	Problems []Problem   // values that could not be read, by key
+
+	leases map[string]bool // names of the nodes that have one
 }
 
 // GPU is one GPU of a snapshot.
@@ -54,7 +56,7 @@ func (t *Table) Watch(ctx context.Context, after uint64) (*Snapshot, error) {
 }
 
 func newSnapshot(records []record, version uint64, now time.Time) *Snapshot {
-	s := &Snapshot{Version: version}
+	s := &Snapshot{Version: version, leases: map[string]bool{}}
 	gpus := make(map[GPUID]*GPU, len(records)/2)
 	for _, record := range records {
 		if record.err != nil {
@@ -63,6 +65,8 @@ func newSnapshot(records []record, version uint64, now time.Time) *Snapshot {
 		switch value := record.value.(type) {
 		case *NodeState:
 			s.Nodes = append(s.Nodes, *value)
+		case leaseOf:
+			s.leases[string(value)] = true
 		case *GPUState:
 			gpuIn(gpus, record.gpu).State = *value
 		case *Ledger:

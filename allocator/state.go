@@ -38,6 +38,10 @@ type NodeState struct {
 	Address  string    `json:"address,omitempty"`
 	LastSeen time.Time `json:"last_seen"`
 
+	// LeaseSeconds is how long the node's lease lasts without being renewed;
+	// 0 if it has none. See Snapshot.Liveness.
+	LeaseSeconds int `json:"lease_seconds,omitempty"`
+
 	unknown fields
 }
 

@@ -40,9 +40,9 @@ func (s *Store) explain(doing, key string, err error) error {
 // denied says why Consul refused: without a token, with one that it does not
 // know, or with one that lacks a rule.
 func (s *Store) denied(doing, key, reason string) error {
-	rule := "read"
-	if doing == "writing" {
-		rule = "write"
+	rule := "write"
+	if doing == "reading" {
+		rule = "read"
 	}
 	advice := fmt.Sprintf("the token lacks %s on key_prefix %q", rule, s.prefix)
 	switch {

@@ -232,3 +232,26 @@ func TestConsul_wiped(t *testing.T) {
 	must.NoError(t, task.claim(t.Context()))
 	must.ErrorIs(t, newTenant(store, "other").claim(t.Context()), allocator.ErrHeld)
 }
+
+// A task on more GPUs than Consul changes at once is refused before anything is
+// written, and is told the limit.
+func TestConsul_claims_on_many_GPUs(t *testing.T) {
+	t.Parallel()
+	store := open(t, startAgent(t), "", "")
+	table, owner := allocator.NewTable(store), newTenant(store, "task").owner
+	bookings := make([]allocator.Booking, 65)
+	for i := range bookings {
+		bookings[i] = allocator.Booking{GPU: allocator.GPUID(fmt.Sprintf("GPU-%d", i)), UnitMiB: 1, Of: 1, Units: allocator.NewUnitSet(0)}
+	}
+	err := table.Claim(t.Context(), owner, "attempt", bookings)
+	must.ErrorIs(t, err, allocator.ErrTooLarge)
+	must.ErrorContains(t, err, "65 operations at once, Consul takes 64")
+	jobs, err := holders(t.Context(), store)
+	must.NoError(t, err)
+	must.SliceEmpty(t, jobs)
+
+	must.NoError(t, table.Claim(t.Context(), owner, "attempt", bookings[:64]))
+	jobs, err = holders(t.Context(), store)
+	must.NoError(t, err)
+	must.Len(t, 64, jobs)
+}

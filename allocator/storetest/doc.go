@@ -9,5 +9,6 @@
 //     operation.go the operations, spec.go what they should do.
 //   - ManyTasks has tasks start and end, also on stores that fail meanwhile.
 //   - Verify wraps a store and checks every ledger that is written to it.
-//   - Memory is a store in memory that fails when told to.
+//   - Memory is a store in memory that fails when told to; Leasing is one with
+//     leases that end when told to.
 package storetest

@@ -21,7 +21,7 @@ func newNodes(snapshot *allocator.Snapshot, only filter) []Node {
 	for _, state := range snapshot.Nodes {
 		byName[state.Name] = &Node{
 			Name: state.Name, Reported: true, Version: state.Version, Driver: state.Driver,
-			Address: state.Address, LastSeen: state.LastSeen, GPUs: []GPU{},
+			Address: state.Address, LastSeen: state.LastSeen, Liveness: snapshot.Liveness(state), GPUs: []GPU{},
 		}
 	}
 	for _, gpu := range snapshot.GPUs {
@@ -130,7 +130,7 @@ func newClaim(claim allocator.Claim, mark string, unitMiB uint64) Claim {
 	return Claim{
 		Mark: mark, Owner: claim.Owner, State: claim.State, Container: claim.Container,
 		Units: claim.Units, UnitCount: len(claim.Units), MiB: uint64(len(claim.Units)) * unitMiB,
-		ClaimedAt: claim.ClaimedAt, RunningAt: claim.RunningAt,
+		ClaimedAt: claim.ClaimedAt, RunningAt: claim.RunningAt, ExpiresAt: claim.ExpiresAt,
 		Enforcement: claim.Enforcement, PeakMiB: claim.PeakMiB,
 	}
 }

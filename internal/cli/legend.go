@@ -21,25 +21,25 @@ const (
 	allocWidth = 8
 	unitsWidth = len("UNITS")
 	mibWidth   = 6
-	stateWidth = len("running")
 	sinceWidth = len("SINCE")
 )
 
 // legend lays out the table of claims. All GPUs have the same columns.
 type legend struct {
-	mark, task, container int // widths
-	gap                   string
-	namespaces            bool // whether tasks are named with their namespace
+	mark, task, state, container int // widths
+	gap                          string
+	namespaces                   bool // whether tasks are named with their namespace
 }
 
 // newLegend fits the columns into width.
 func newLegend(nodes []Node, width int) legend {
-	l := legend{mark: 1, task: len("TASK"), container: len("CONTAINER"), gap: "  "}
+	l := legend{mark: 1, task: len("TASK"), state: len("STATE"), container: len("CONTAINER"), gap: "  "}
 	claims := allClaims(nodes)
 	l.namespaces = slices.ContainsFunc(claims, func(c Claim) bool { return c.Namespace != defaultNamespace })
 	for _, claim := range claims {
 		l.mark = max(l.mark, columns(claim.Mark))
 		l.task = max(l.task, columns(l.taskPath(claim)))
+		l.state = max(l.state, columns(clean(string(claim.State))))
 		l.container = max(l.container, len(shortContainer(claim)))
 	}
 	if l.width() > width {
@@ -60,7 +60,7 @@ func allClaims(nodes []Node) []Claim {
 }
 
 func (l *legend) width() int {
-	return l.mark + l.task + allocWidth + unitsWidth + mibWidth + stateWidth + l.container + sinceWidth +
+	return l.mark + l.task + allocWidth + unitsWidth + mibWidth + l.state + l.container + sinceWidth +
 		7*len(l.gap)
 }
 
@@ -68,7 +68,7 @@ func (l *legend) width() int {
 func (l *legend) row(mark, task, alloc, units, mib, state, container, since string) string {
 	return strings.TrimRight(strings.Join([]string{
 		mark, fitMiddle(task, l.task), fit(alloc, allocWidth), fitRight(units, unitsWidth), fitRight(mib, mibWidth),
-		fit(state, stateWidth), fit(container, l.container), fitRight(since, sinceWidth),
+		fit(state, l.state), fit(container, l.container), fitRight(since, sinceWidth),
 	}, l.gap), " ")
 }
 

@@ -36,7 +36,7 @@ type Total struct {
 type Memory struct {
 	WholeMiB       uint64 `json:"memory_mib"`
 	OfferedMiB     uint64 `json:"offered_mib"`     // in units
-	ClaimedMiB     uint64 `json:"claimed_mib"`     // held by tasks
+	ClaimedMiB     uint64 `json:"claimed_mib"`     // in claims
 	FreeMiB        uint64 `json:"free_mib"`        // to be had now
 	UnavailableMiB uint64 `json:"unavailable_mib"` // neither held nor to be had: unhealthy, or see the notes
 	UsedMiB        uint64 `json:"used_mib"`        // in use by all processes, when the device plugin last said so
@@ -50,6 +50,9 @@ type Node struct {
 	Driver   string    `json:"driver,omitempty"`
 	Address  string    `json:"address,omitempty"`
 	LastSeen time.Time `json:"last_seen,omitzero"`
+
+	// Liveness is "alive", "dead", or "" if the node has no lease.
+	Liveness allocator.Liveness `json:"liveness"`
 	Memory
 	GPUs []GPU `json:"gpus"` // by index
 }
@@ -71,7 +74,8 @@ type GPU struct {
 	Notes     []string  `json:"notes"`  // what a person should know of this GPU
 }
 
-// Claim is one task's slice of a GPU.
+// Claim is a slice of a GPU: a task's, one that is kept for a task, or one that
+// a person has outside Nomad.
 type Claim struct {
 	Mark string `json:"mark"` // stands for it in the map
 	allocator.Owner
@@ -82,6 +86,7 @@ type Claim struct {
 	MiB         uint64               `json:"mib"`
 	ClaimedAt   time.Time            `json:"claimed_at"`
 	RunningAt   time.Time            `json:"running_at,omitzero"`
+	ExpiresAt   time.Time            `json:"expires_at,omitzero"`
 	Enforcement string               `json:"enforcement,omitempty"`
 	PeakMiB     uint64               `json:"peak_mib,omitempty"`
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -196,4 +197,28 @@ func TestOutputError(t *testing.T) {
 	code := cluster(t).app().Run(t.Context(), []string{"status"}, full, &stderr)
 	must.Eq(t, ExitFailure, code)
 	must.StrContains(t, stderr.String(), "disk is full")
+}
+
+// A node without its lease is dead, which frees nothing.
+func TestStatus_of_a_dead_node(t *testing.T) {
+	t.Parallel()
+	w := cluster(t)
+	w.put(t, allocator.NodeKey("gpu-node-1"), `{"name":"gpu-node-1","version":"0.1.0","driver":"","last_seen":"2026-03-14T15:00:00Z","lease_seconds":90}`)
+	_, text, _ := w.run(t, "status", "--node=gpu-node-1")
+	must.StrContains(t, text, "gpu-node-1  dead, last seen 9m ago")
+	must.StrContains(t, text, "2 claims")
+}
+
+// Units that are kept for a task, or that a person has, look like claims.
+func TestStatus_of_promised_units(t *testing.T) {
+	t.Parallel()
+	b := &builder{t: t, store: newWorld(), clock: now}
+	b.gpu(a10, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, UnitMiB: 1024, Units: 21})
+	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
+	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
+	must.NoError(t, b.table().Request(t.Context(), owner("outside Nomad", "ada", "hold-1", ""), 0, room))
+	_, text, _ := b.store.run(t, "status")
+	must.StrContains(t, text, "reserved")
+	must.StrContains(t, text, "requested")
+	must.StrContains(t, text, "free 13312 MiB")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"nomad-gpu-mem/allocator"
 )
 
 const (
@@ -80,6 +82,9 @@ func (t *text) node(n Node, now time.Time) {
 	switch {
 	case !n.Reported:
 		first += "  no device plugin reports this node"
+		style = t.bad
+	case n.Liveness == allocator.Dead:
+		first += fmt.Sprintf("  dead, last seen %s ago", age(now, n.LastSeen))
 		style = t.bad
 	case now.Sub(n.LastSeen) > silentAfter:
 		first += fmt.Sprintf("  last seen %s ago", age(now, n.LastSeen))

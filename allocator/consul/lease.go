@@ -1,0 +1,69 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"nomad-gpu-mem/allocator"
+)
+
+var _ allocator.Leaser = (*Store)(nil)
+
+// lockDelay is how long Consul keeps others from a key after its session has
+// ended. Nothing is protected by a lease, so it is the shortest there is; none
+// would mean Consul's default of 15 seconds.
+const lockDelay = time.Millisecond
+
+// Lease renews the session that the key hangs on, or gives the key to a new one.
+// The session has a time to live and no checks: it does not end because the
+// agents' gossip missed the node for a moment. Consul deletes the key with it,
+// no earlier than ttl after the last renewal and no later than twice that.
+func (s *Store) Lease(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return s.do(ctx, answerTime, func(ctx context.Context) error {
+		write := (&api.WriteOptions{}).WithContext(ctx)
+		pair, _, err := s.client.KV().Get(s.prefix+key, consistent(ctx))
+		if err != nil {
+			return s.explain("reading", key, err)
+		}
+		if pair != nil && pair.Session != "" {
+			session, _, err := s.client.Session().Renew(pair.Session, write)
+			if err != nil {
+				return s.explainLease(key, err)
+			}
+			if session != nil {
+				return nil
+			}
+		}
+		return s.newLease(key, value, ttl, write)
+	})
+}
+
+func (s *Store) newLease(key string, value []byte, ttl time.Duration, write *api.WriteOptions) error {
+	session, _, err := s.client.Session().CreateNoChecks(&api.SessionEntry{
+		Name: "lease of " + s.prefix + key, TTL: ttl.String(), LockDelay: lockDelay, Behavior: api.SessionBehaviorDelete,
+	}, write)
+	if err != nil {
+		return s.explainLease(key, err)
+	}
+	acquired, _, err := s.client.KV().Acquire(&api.KVPair{Key: s.prefix + key, Value: value, Session: session}, write)
+	if err != nil {
+		return s.explain("writing", key, err)
+	}
+	if !acquired {
+		_, _ = s.client.Session().Destroy(session, write) // or it would last for nothing until its time is up
+		return fmt.Errorf("lease %s: Consul at %s gives it to another: %w", s.prefix+key, s.address, allocator.ErrConflict)
+	}
+	return nil
+}
+
+// explainLease is explain for sessions, whose right is one of its own.
+func (s *Store) explainLease(key string, err error) error {
+	if err = s.explain("leasing", key, err); !errors.Is(err, allocator.ErrDenied) {
+		return err
+	}
+	return fmt.Errorf("%w; a lease needs session_prefix \"\" write too", err)
+}
