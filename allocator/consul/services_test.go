@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -254,4 +256,33 @@ func TestConsul_claims_on_many_GPUs(t *testing.T) {
 	jobs, err = holders(t.Context(), store)
 	must.NoError(t, err)
 	must.Len(t, 64, jobs)
+}
+
+// The policies in docs/consul-kv.md allow what they are for, and no more.
+func TestConsul_documented_policies(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/consul-kv.md")
+	must.NoError(t, err)
+	policies := regexp.MustCompile("(?s)\\*\\*(\\w+)\\*\\*.*?```hcl\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	may := map[string][3]bool{"Plugins": {true, true, true}, "Planners": {true, true, false}, "Readers": {true, false, false}}
+	must.Len(t, len(may), policies)
+
+	const management = "11111111-2222-4333-8444-777777777777"
+	agent := consultest.Start(t, consultest.ACL(management))
+	agent.Ready(t, management)
+	client := agent.Client(t, management)
+	for _, policy := range policies {
+		name, rules := policy[1], policy[2]
+		_, _, err := client.ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: rules}, nil)
+		must.NoError(t, err)
+		token, _, err := client.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{Name: name}}}, nil)
+		must.NoError(t, err)
+		store := open(t, agent, token.SecretID, "")
+		_, err = allocator.NewTable(store).Snapshot(t.Context())
+		must.Eq(t, may[name][0], err == nil, must.Sprint(name, err))
+		err = store.Apply(t.Context(), []allocator.Write{{Key: name, Value: []byte("1")}})
+		must.Eq(t, may[name][1], err == nil, must.Sprint(name, err))
+		err = leaser(store).Lease(t.Context(), leased, []byte("{}"), shortest)
+		must.Eq(t, may[name][2], err == nil, must.Sprint(name, err))
+	}
 }

@@ -48,9 +48,11 @@ func (w *world) run(t *testing.T, args ...string) (code int, stdout, stderr stri
 
 func (w *world) app() App {
 	return App{
-		OpenTable: func(tableconfig.Config) (*allocator.Table, error) { return allocator.NewTable(w), nil },
-		Getenv:    func(name string) string { return w.env[name] },
-		Now:       func() time.Time { return now },
+		OpenTable: func(tableconfig.Config) (*allocator.Table, error) {
+			return allocator.NewTable(w, allocator.WithClock(func() time.Time { return now })), nil
+		},
+		Getenv: func(name string) string { return w.env[name] },
+		Now:    func() time.Time { return now },
 	}
 }
 
