@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds what must happen soon; nothing waits that long if all is well.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // quick is a configuration for tests.
 func quick() Config {
@@ -53,6 +53,7 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	})
 	raw, err := client.Dispense(base.PluginTypeDevice)
 	must.NoError(t, err)
+	p.proc = t.TempDir()
 	h := &harness{t: t, ctx: ctx, nomad: raw.(device.DevicePlugin), plugin: p, store: store, stop: stop}
 	h.configure(config)
 	return h
@@ -62,6 +63,12 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 func realNVML(t *testing.T, m *fakenvml.Machine, config Config) *harness {
 	config.NVMLLibrary = m.Library
 	return newHarness(t, func(path string) Reader { return nvml.NewReader(path) }, config)
+}
+
+// end ends the plugin's work, as the end of its process would.
+func (h *harness) end() {
+	h.stop()
+	h.plugin.work.Wait()
 }
 
 func (h *harness) configure(config Config) {

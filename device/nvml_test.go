@@ -1,15 +1,12 @@
 package device
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/shoenig/test/must"
 
-	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/nvml/fakenvml"
 )
 
@@ -87,47 +84,6 @@ func TestGPUIsLostAndComesBack(t *testing.T) {
 	})
 }
 
-func TestHungGPUDoesNotHoldUpTheOther(t *testing.T) {
-	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
-		stuck, well := fakenvml.NewGPU(1, "NVIDIA A30", 24576), fakenvml.NewGPU(2, "NVIDIA A30", 24576)
-		m.Set(machine(stuck, well))
-		h := realNVML(t, m, quick())
-		s := h.fingerprint()
-		s.until(groups(2))
-
-		stuck.Hang = []string{"nvmlDeviceGetMemoryInfo_v2"}
-		m.Set(machine(stuck, well))
-		s.until(health(stuck.UUID, "does not return"))
-
-		well.More["power_limit"] = "200000"
-		m.Set(machine(stuck, well))
-		all := s.until(func(all []*device.DeviceGroup) bool { return intOf(groupOf(all, well.UUID), "power") == 200 })
-		must.True(t, health(well.UUID, "")(all))
-
-		stuck.Hang = nil
-		m.Set(machine(stuck, well))
-		s.until(health(stuck.UUID, ""))
-	})
-}
-
-func TestLibraryAndDriverComeLate(t *testing.T) {
-	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
-		library := m.Library
-		m.Library = filepath.Join(t.TempDir(), fakenvml.Library)
-		h := realNVML(t, m, quick())
-		s := h.fingerprint()
-		must.Len(t, 0, s.next(), must.Sprint("the first response comes, even if empty"))
-		h.reads(3)
-
-		must.NoError(t, os.Symlink(library, m.Library))
-		h.reads(3)
-		m.Set(machine())
-		h.reads(3)
-		m.Set(machine(fakenvml.NewGPU(1, "NVIDIA GeForce RTX 3060", 12288)))
-		must.Len(t, 1, s.next(), must.Sprint("and nothing else until there is a GPU"))
-	})
-}
-
 func TestFirstResponseDoesNotWaitForHungNVML(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		hung := machine(fakenvml.NewGPU(1, "NVIDIA A30", 24576))
@@ -167,20 +123,5 @@ func TestMIGInstancesComeAndGo(t *testing.T) {
 		parent.MIG = nil
 		m.Set(machine(parent, other))
 		s.until(groups(1))
-	})
-}
-
-func TestGPUWithoutMemorySizeIsNotOffered(t *testing.T) {
-	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
-		unified, a6000 := fakenvml.NewGPU(1, "NVIDIA GB10", 0), fakenvml.NewGPU(2, "NVIDIA RTX A6000", 49140)
-		m.Set(machine(unified, a6000))
-		h := realNVML(t, m, quick())
-		all := h.fingerprint().until(groups(1))
-		must.Eq(t, a6000.UUID, all[0].Name)
-		must.Len(t, 47, all[0].Devices)
-
-		table := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 2 })
-		must.Eq(t, 0, table.GPUs[0].State.Units)
-		must.StrContains(t, table.GPUs[0].State.Health, "no memory size")
 	})
 }

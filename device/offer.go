@@ -123,8 +123,7 @@ func (g *gpu) account(held holdings, sellable int, r reading, own gpuSettings) {
 		g.pressure = pressure{}
 	case !now.uncertain && !r.between:
 		spare := beyond(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
-		g.pressure = g.pressure.step(unitsIn(now.unmanagedMiB, spare, g.unitMiB),
-			unitsIn(now.unmanagedMiB+g.unitMiB/4, spare, g.unitMiB))
+		g.pressure = g.pressure.after(now.unmanagedMiB, spare, g.unitMiB)
 	}
 	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.outsideNomad())
 }

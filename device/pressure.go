@@ -17,6 +17,16 @@ type pressure struct {
 	target int // the change that all polls of the streak agree on
 }
 
+// after takes one poll's finding: so much is in use by others, of which some is
+// spare, since no unit is made of it. Units are given back only if a quarter of
+// one would be left over.
+func (p pressure) after(unmanagedMiB, spareMiB, unitMiB uint64) pressure {
+	if unmanagedMiB == 0 {
+		return p.step(0, 0)
+	}
+	return p.step(unitsIn(unmanagedMiB, spareMiB, unitMiB), unitsIn(unmanagedMiB+unitMiB/4, spareMiB, unitMiB))
+}
+
 // step takes one poll's judgement: units that should be withheld by what is in
 // use, and by a little more than that, which it takes to give units back.
 func (p pressure) step(want, wantAtLeast int) pressure {
@@ -41,7 +51,7 @@ func (p pressure) step(want, wantAtLeast int) pressure {
 }
 
 // unitsIn is how many units lack memory if so much is in use by others. What
-// no unit is made of is used up first.
+// is spare is used up first.
 func unitsIn(unmanagedMiB, spareMiB, unitMiB uint64) int {
 	return int((beyond(unmanagedMiB, spareMiB) + unitMiB - 1) / unitMiB)
 }
