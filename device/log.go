@@ -1,6 +1,7 @@
 package device
 
 import (
+	"reflect"
 	"strconv"
 
 	"github.com/hashicorp/go-hclog"
@@ -42,13 +43,13 @@ func logHealth(logger hclog.Logger, before, now gpu, nodeFault bool) {
 	if now.health != "" {
 		return
 	}
-	was, is := before.whyWithheld(), now.whyWithheld()
 	switch {
-	case was == is:
-	case is == "":
+	case reflect.DeepEqual(before.withheld, now.withheld):
+	case len(now.withheld) == 0:
 		logger.Info("all units of the GPU can be used again")
 	default:
-		logger.Warn("some units of the GPU cannot be used", "reason", is, "unmanaged_mib", now.unmanagedMiB)
+		logger.Warn("some units of the GPU cannot be used", "units", now.unhealthy(), "reason", now.whyWithheld(),
+			"unmanaged_mib", now.unmanagedMiB)
 	}
 }
 

@@ -18,8 +18,12 @@ const (
 	reasonKeptBack  = "its memory is kept back now (reserved_memory), while tasks still hold such units"
 )
 
-// whyWithheld says why some units cannot be used, or is empty.
+// whyWithheld says why some units cannot be used, and which if there are several
+// reasons. It is empty if all can.
 func (g gpu) whyWithheld() string {
+	if len(g.withheld) == 1 {
+		return g.withheld[0].reason
+	}
 	var reasons []string
 	for _, w := range g.withheld {
 		reasons = append(reasons, "units "+w.units.String()+": "+w.reason)

@@ -118,7 +118,7 @@ func (a App) newRoot() *cobra.Command {
 	})
 	table := &tableFlags{getenv: a.Getenv}
 	table.register(root.PersistentFlags())
-	root.AddCommand(a.newStatus(table), newVersion())
+	root.AddCommand(a.newStatus(table), a.newCordon(table), a.newUncordon(table), newVersion())
 	return root
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"nomad-gpu-mem/allocator"
 )
@@ -72,6 +73,9 @@ func newGPU(gpu allocator.GPU) GPU {
 		Health: state.Health, Unhealthy: state.Unhealthy, UpdatedAt: state.UpdatedAt,
 		UnitMiB: state.UnitMiB, Units: state.Units, Claims: []Claim{}, Notes: []string{},
 	}
+	if c := gpu.Cordon; c != nil {
+		g.Cordon = &Cordon{Reason: c.Reason, At: c.At}
+	}
 	claims := gpu.Claims()
 	if len(claims) > 0 { // these units are in use, whatever is offered now
 		g.UnitMiB = gpu.Ledger.UnitMiB
@@ -90,9 +94,10 @@ func newGPU(gpu allocator.GPU) GPU {
 
 // unitMap returns a character for each unit. Units are unavailable if the
 // device plugin says so, if it offers units of another size, if nobody offers
-// the GPU, and if its claims cannot be read: the table refuses them all.
+// the GPU, if it is cordoned, and if its claims cannot be read: the table
+// refuses them all.
 func unitMap(gpu allocator.GPU, g GPU) []rune {
-	refused := gpu.Ledger == nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
+	refused := gpu.Ledger == nil || gpu.Cordon != nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
 	units := make([]rune, g.Units)
 	for unit := range units {
 		units[unit] = freeUnit
@@ -135,6 +140,17 @@ func newClaim(claim allocator.Claim, mark string, unitMiB uint64) Claim {
 	}
 }
 
+func (c Cordon) note() string {
+	note := "cordoned"
+	if !c.At.IsZero() {
+		note += " since " + c.At.UTC().Format(time.RFC3339)
+	}
+	if c.Reason != "" {
+		note += ": " + c.Reason
+	}
+	return note
+}
+
 // notes says in words what the numbers do not.
 func notes(gpu allocator.GPU, g GPU) []string {
 	notes := []string{}
@@ -146,7 +162,11 @@ func notes(gpu allocator.GPU, g GPU) []string {
 		add("no device plugin reports this GPU; its claims stay until their tasks are gone")
 		return notes
 	}
+	if g.Cordon != nil {
+		add("%s", g.Cordon.note())
+	}
 	switch {
+	case g.Cordon != nil && strings.HasPrefix(g.Health, "cordoned"): // the same, by the device plugin
 	case g.Health != "" && len(g.Unhealthy) > 0 && len(g.Unhealthy) < gpu.State.Units:
 		add("units %s are unhealthy: %s", g.Unhealthy, g.Health)
 	case g.Health != "":

@@ -7,10 +7,11 @@
 //   - tableflags.go: where the table is, from flags and environment
 //   - explain.go: what a person can do about an error
 //   - status.go: the command `status`, once or following changes
+//   - cordon.go: the commands that keep new tasks off a GPU, and let them on
 //   - report.go: Status, all that `status` knows, as JSON prints it
 //   - derive.go: the status of a snapshot; pure
 //   - text.go, bar.go, legend.go, paint.go: the same for people
 //
-// The package only reads the table. It is reached from main, which tells it how
+// Only cordon and uncordon write to the table. The package is reached from main, which tells it how
 // to open one.
 package cli

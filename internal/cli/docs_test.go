@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// docs/cli.md explains every field of the JSON, names every flag, and shows a
+// docs/cli.md explains every field of the JSON, names every command and flag, and shows a
 // picture as it is drawn.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
@@ -26,10 +26,13 @@ func TestDocumentation(t *testing.T) {
 		must.StrContains(t, doc, "`"+field+"`")
 	}
 	root := newWorld().app().newRoot()
-	status, _, err := root.Find([]string{"status"})
-	must.NoError(t, err)
-	for _, flags := range []*pflag.FlagSet{root.PersistentFlags(), status.LocalNonPersistentFlags()} {
-		flags.VisitAll(func(flag *pflag.Flag) { must.StrContains(t, doc, "`--"+flag.Name) })
+	for _, name := range []string{"status", "cordon", "uncordon"} {
+		cmd, _, err := root.Find([]string{name})
+		must.NoError(t, err)
+		must.StrContains(t, doc, "| `nomad-gpu-mem "+cmd.Use+"` |")
+		for _, flags := range []*pflag.FlagSet{root.PersistentFlags(), cmd.LocalNonPersistentFlags()} {
+			flags.VisitAll(func(flag *pflag.Flag) { must.StrContains(t, doc, "`--"+flag.Name) })
+		}
 	}
 }
 

@@ -31,6 +31,9 @@ type world struct {
 
 func newWorld() *world { return &world{Memory: storetest.NewMemory()} }
 
+// Close leaves the world as it is: several commands look at it in turn.
+func (w *world) Close() error { return nil }
+
 // put writes a raw value.
 func (w *world) put(t *testing.T, key, value string) {
 	entry, err := w.Get(t.Context(), key)

@@ -65,6 +65,7 @@ type GPU struct {
 	Model     string            `json:"model,omitempty"`
 	Health    string            `json:"health"` // "" if all units can be used, else the reason
 	Unhealthy allocator.UnitSet `json:"unhealthy_units,omitempty"`
+	Cordon    *Cordon           `json:"cordon,omitempty"`
 	UnitMiB   uint64            `json:"unit_mib"`
 	Units     int               `json:"units"`
 	Map       string            `json:"map"` // a character per unit: a claim's mark, "." free, "!" unavailable
@@ -72,6 +73,12 @@ type GPU struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 	Claims    []Claim   `json:"claims"` // oldest first
 	Notes     []string  `json:"notes"`  // what a person should know of this GPU
+}
+
+// Cordon keeps new tasks off a GPU.
+type Cordon struct {
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // Claim is a slice of a GPU: a task's, one that is kept for a task, or one that

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/allocator"
+)
+
+const cordonLong = `Keep new tasks off a GPU, for example before it is taken out of service. Tasks
+that run on it go on. The device plugin of the GPU's node makes its units
+unhealthy within one poll_interval, and "status" shows it with the reason.
+
+A GPU is named by its UUID or the start of one, as "status" prints it.`
+
+const uncordonLong = `Let new tasks on a GPU that was cordoned.
+
+A GPU is named by its UUID or the start of one, as "status" prints it.`
+
+func (a App) newCordon(table *tableFlags) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "cordon GPU",
+		Short: "Keep new tasks off a GPU",
+		Long:  cordonLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Args:  oneGPU,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
+				if err := t.Cordon(ctx, gpu.ID, reason); err != nil {
+					return table.explain(err)
+				}
+				sayCordoned(cmd.OutOrStdout(), gpu)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few `words`, for those who look at status")
+	return cmd
+}
+
+func (a App) newUncordon(table *tableFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "uncordon GPU",
+		Short: "Let new tasks on a GPU again",
+		Long:  uncordonLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Args:  oneGPU,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
+				if err := t.Uncordon(ctx, gpu.ID); err != nil {
+					return table.explain(err)
+				}
+				if gpu.Cordon == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "GPU %s was not cordoned\n", gpu.ID)
+				} else {
+					fmt.Fprintf(cmd.OutOrStdout(), "GPU %s takes new tasks again\n", gpu.ID)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func sayCordoned(out io.Writer, gpu allocator.GPU) {
+	running := len(gpu.Claims())
+	switch {
+	case running == 0:
+		fmt.Fprintf(out, "GPU %s takes no new task; nothing runs on it\n", gpu.ID)
+	default:
+		fmt.Fprintf(out, "GPU %s takes no new task; %s on it until they end\n", gpu.ID, count(running, "claim"))
+	}
+}
+
+// onGPU opens the table, finds the GPU that a person named, and does something
+// with both.
+func (a App) onGPU(ctx context.Context, flags *tableFlags, name string,
+	do func(context.Context, *allocator.Table, allocator.GPU) error) error {
+	config, err := flags.resolve()
+	if err != nil {
+		return err
+	}
+	if err := exists(config); err != nil {
+		return flags.explain(err)
+	}
+	table, err := a.OpenTable(config)
+	if err != nil {
+		return flags.explain(err)
+	}
+	defer table.Close()
+	snapshot, err := table.Snapshot(ctx)
+	if err != nil {
+		return flags.explain(err)
+	}
+	gpu, err := named(snapshot.GPUs, name)
+	if err != nil {
+		return err
+	}
+	return do(ctx, table, gpu)
+}
+
+// named finds the only GPU whose UUID is or starts with the name.
+func named(gpus []allocator.GPU, name string) (allocator.GPU, error) {
+	var found []allocator.GPU
+	for _, gpu := range gpus {
+		if string(gpu.ID) == name {
+			return gpu, nil
+		}
+		if strings.HasPrefix(string(gpu.ID), name) {
+			found = append(found, gpu)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return allocator.GPU{}, fmt.Errorf("no GPU in the allocation table has the UUID %q; status shows all", name)
+	}
+	var ids []string
+	for _, gpu := range found {
+		ids = append(ids, string(gpu.ID))
+	}
+	slices.Sort(ids)
+	return allocator.GPU{}, usageError{fmt.Errorf("%d GPUs have UUIDs that start with %q: %s", len(ids), name, strings.Join(ids, ", "))}
+}
+
+// oneGPU wants the name of one GPU.
+func oneGPU(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] != "" {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s takes one GPU, have %q\nRun '%s --help' for how to name one", cmd.CommandPath(), args, cmd.CommandPath())}
+}

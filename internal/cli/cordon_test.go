@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+func TestCordonAndUncordon(t *testing.T) {
+	t.Parallel()
+	w := cluster(t)
+	code, stdout, stderr := w.run(t, "cordon", string(a10), "--reason=fan is loud")
+	must.Eq(t, ExitOK, code)
+	must.Eq(t, "", stderr)
+	must.Eq(t, "GPU "+string(a10)+" takes no new task; 2 claims on it until they end\n", stdout)
+
+	// The device plugin has not looked yet.
+	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
+	must.StrContains(t, stdout, ": fan is loud")
+	_, stdout, _ = w.run(t, "status", "--json", "--gpu="+string(a10))
+	var status Status
+	must.NoError(t, json.Unmarshal([]byte(stdout), &status))
+	must.Eq(t, "fan is loud", status.Nodes[0].GPUs[0].Cordon.Reason)
+	must.StrContains(t, status.Nodes[0].GPUs[0].Map, "!", must.Sprint("free units are not to be had"))
+	must.Eq(t, 0, status.Nodes[0].GPUs[0].FreeMiB)
+
+	code, stdout, _ = w.run(t, "uncordon", "GPU-4f1a")
+	must.Eq(t, ExitOK, code)
+	must.Eq(t, "GPU "+string(a10)+" takes new tasks again\n", stdout)
+	_, stdout, _ = w.run(t, "uncordon", "GPU-4f1a")
+	must.Eq(t, "GPU "+string(a10)+" was not cordoned\n", stdout)
+	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
+	must.StrNotContains(t, stdout, "cordoned")
+}
+
+func TestCordonNamesOneGPU(t *testing.T) {
+	t.Parallel()
+	w := cluster(t)
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"cordon"}, ExitUsage, "takes one GPU"},
+		{[]string{"cordon", "GPU-1", "GPU-2"}, ExitUsage, "takes one GPU"},
+		{[]string{"cordon", "GPU-9"}, ExitFailure, `no GPU in the allocation table has the UUID "GPU-9"`},
+		{[]string{"uncordon", "GPU-"}, ExitUsage, string(a10) + ", " + string(a10two)},
+	} {
+		code, _, stderr := w.run(t, tc.args...)
+		must.Eq(t, tc.code, code)
+		must.StrContains(t, stderr, tc.want)
+	}
+	w.Fail(allocator.ErrDenied)
+	code, _, stderr := w.run(t, "cordon", "GPU-4f1a")
+	must.Eq(t, ExitTable, code)
+	must.StrContains(t, stderr, "--table-token-file")
+}
