@@ -9,8 +9,9 @@ import (
 )
 
 // Verify wraps a store and reports to t every write that breaks a rule of the
-// table: a ledger that cannot be read back, or a unit that goes from one owner
-// to another without having been free.
+// table: a ledger that cannot be read back, one that is written over a value
+// that cannot be read, or a unit that goes from one owner to another without
+// having been free.
 func Verify(t testing.TB, store allocator.Store) allocator.Store {
 	return &verifier{Store: store, t: t}
 }
@@ -43,6 +44,12 @@ func (v *verifier) Apply(ctx context.Context, writes []allocator.Write) error {
 }
 
 func (v *verifier) check(key string, before, after []byte) {
+	if _, err := allocator.DecodeLedger(before); err != nil {
+		if after != nil { // to delete it is a person's right
+			v.t.Errorf("key %s: an unreadable value was overwritten", key)
+		}
+		return
+	}
 	old := v.holders(key, before)
 	for unit, owner := range v.holders(key, after) {
 		if last, held := old[unit]; held && !last.Is(owner) {

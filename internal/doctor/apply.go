@@ -1,0 +1,33 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Table is what remedies need of the allocation table.
+type Table interface {
+	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
+	PurgeKey(ctx context.Context, key string) error
+	PurgeNode(ctx context.Context, name string, lastSeen time.Time) error
+}
+
+var _ Table = (*allocator.Table)(nil)
+
+// Apply makes the change. What has changed since the evidence was collected is
+// left alone.
+func (r Remedy) Apply(ctx context.Context, table Table) error {
+	switch r.Action {
+	case Release:
+		return table.Release(ctx, r.claim.Owner, r.claim.Attempt, []allocator.GPUID{r.gpu})
+	case PurgeKey:
+		return table.PurgeKey(ctx, r.key)
+	case PurgeNode:
+		return table.PurgeNode(ctx, r.node, r.lastSeen)
+	default:
+		return fmt.Errorf("no remedy %q", r.Action)
+	}
+}

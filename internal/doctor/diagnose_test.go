@@ -1,0 +1,183 @@
+package doctor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/storetest"
+	"nomad-gpu-mem/internal/doctor"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+const gpu = allocator.GPUID("GPU-1")
+
+// clinic is a table with one node, one GPU and one task that runs since an hour,
+// and what Nomad and the node's engine say of it. All is well.
+type clinic struct {
+	t     *testing.T
+	store *storetest.Memory
+	nomad *doctor.Nomad
+	local *doctor.Local
+}
+
+func newClinic(t *testing.T) *clinic {
+	c := &clinic{t: t, store: storetest.NewMemory()}
+	must.NoError(t, c.table(noon).PutNode(t.Context(), allocator.NodeState{Name: "host-1", Version: "1.0.0"}))
+	must.NoError(t, c.table(noon).PutGPU(t.Context(), gpu, allocator.GPUState{Node: "host-1", UnitMiB: 1024, Units: 8, MemoryMiB: 8192}))
+	must.NoError(t, c.table(noon.Add(-time.Hour)).Claim(t.Context(), task, attempt, []allocator.Booking{booked}))
+	c.nomad = &doctor.Nomad{Allocs: map[string]doctor.Alloc{"alloc-1": {
+		Job: "train", NodeName: "host-1",
+		Tasks: map[string]doctor.Task{"main": {
+			Running: true, Since: noon.Add(-time.Hour), Units: map[allocator.GPUID]allocator.UnitSet{gpu: booked.Units},
+		}},
+	}}}
+	c.local = &doctor.Local{Node: "host-1", Containers: []doctor.Container{
+		{Name: "main_alloc-1", Alloc: "alloc-1", Attempt: attempt, GPUs: []allocator.GPUID{gpu}, Running: true, Since: noon.Add(-time.Hour)},
+	}}
+	return c
+}
+
+const attempt = "alloc-1/main/1"
+
+var (
+	task   = allocator.Owner{Namespace: "default", Job: "train", Group: "g", Task: "main", Alloc: "alloc-1", Node: "id", NodeName: "host-1"}
+	booked = allocator.Booking{GPU: gpu, UnitMiB: 1024, Of: 8, Units: allocator.NewUnitSet(0, 1)}
+)
+
+func (c *clinic) table(now time.Time) *allocator.Table {
+	return allocator.NewTable(c.store, allocator.WithClock(func() time.Time { return now }))
+}
+
+func (c *clinic) diagnose(now time.Time) []doctor.Finding {
+	snapshot, err := c.table(now).Snapshot(c.t.Context())
+	must.NoError(c.t, err)
+	return doctor.Diagnose(doctor.Evidence{Now: now, Table: snapshot, Version: "1.0.0", Nomad: c.nomad, Local: c.local})
+}
+
+func (c *clinic) alloc(change func(*doctor.Alloc)) {
+	alloc := c.nomad.Allocs["alloc-1"]
+	change(&alloc)
+	c.nomad.Allocs["alloc-1"] = alloc
+}
+
+func (c *clinic) task(change func(*doctor.Task)) {
+	c.alloc(func(a *doctor.Alloc) {
+		task := a.Tasks["main"]
+		change(&task)
+		a.Tasks["main"] = task
+	})
+}
+
+func (c *clinic) put(key, value string) {
+	entry, err := c.store.Get(c.t.Context(), key)
+	must.NoError(c.t, err)
+	must.NoError(c.t, c.store.Apply(c.t.Context(), []allocator.Write{{Key: key, Value: []byte(value), Version: entry.Version}}))
+}
+
+func noContainer(c *clinic) { c.local.Containers = nil }
+func noNomad(c *clinic)     { c.nomad = nil }
+func elsewhere(c *clinic)   { c.local.Node, c.local.Containers = "desk", nil }
+func unknown(c *clinic)     { delete(c.nomad.Allocs, "alloc-1") }
+
+// Each case makes one thing wrong, or several that only look so.
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	seq := func(steps ...func(*clinic)) func(*clinic) {
+		return func(c *clinic) {
+			for _, step := range steps {
+				step(c)
+			}
+		}
+	}
+	ended := func(c *clinic) { c.alloc(func(a *doctor.Alloc) { a.Ended = true }) }
+	lost := func(c *clinic) { c.alloc(func(a *doctor.Alloc) { a.Lost = true }) }
+	noClaim := func(c *clinic) {
+		must.NoError(t, c.table(noon).Release(t.Context(), task, attempt, []allocator.GPUID{gpu}))
+	}
+	for name, test := range map[string]struct {
+		wrong func(*clinic)
+		after time.Duration
+		kind  doctor.Kind // "" if nothing is found
+		safe  bool
+	}{
+		"all is well":                          {wrong: func(*clinic) {}},
+		"nobody was asked":                     {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
+		"allocation ended":                     {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
+		"allocation ended, asked from a desk":  {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
+		"allocation ended, container runs":     {wrong: ended},
+		"node lost":                            {wrong: seq(lost, elsewhere), kind: doctor.Leak},
+		"node lost and back without container": {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
+		"allocation unknown":                   {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
+		"allocation unknown, looked on node":   {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
+		"task ended long ago":                  {wrong: seq(noContainer, func(c *clinic) { c.task(func(t *doctor.Task) { t.Running, t.Ended = false, true }) }), kind: doctor.Leak, safe: true},
+		"task ended just now": {wrong: seq(noContainer, func(c *clinic) {
+			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
+		})},
+		"no container, no Nomad":      {wrong: seq(noNomad, noContainer), kind: doctor.Leak, safe: true},
+		"another node's, no Nomad":    {wrong: seq(noNomad, elsewhere)},
+		"claim is gone":               {wrong: noClaim, kind: doctor.Phantom},
+		"claim is gone, no Nomad":     {wrong: seq(noNomad, noClaim), kind: doctor.Phantom},
+		"claim is gone, task is new":  {wrong: seq(noClaim, func(c *clinic) { c.task(func(t *doctor.Task) { t.Since = noon }) })},
+		"task of no GPU":              {wrong: seq(noClaim, noNomad, func(c *clinic) { c.local.Containers[0].GPUs = nil })},
+		"claims cannot be read":       {wrong: seq(noNomad, func(c *clinic) { c.local = nil; c.put(allocator.ClaimsKey(gpu), "4 GiB") }), kind: doctor.Unreadable},
+		"memory in use by strangers":  {wrong: func(c *clinic) { c.put(allocator.StateKey(gpu), `{"node":"host-1","unmanaged_mib":2048}`) }, kind: doctor.Squatter},
+		"units given twice by Nomad":  {wrong: func(c *clinic) { c.nomad.Allocs["alloc-0"] = twin }, kind: doctor.Overlap},
+		"units given again after end": {wrong: func(c *clinic) { dead := twin; dead.Ended = true; c.nomad.Allocs["alloc-0"] = dead }},
+		"lease lost":                  {wrong: func(c *clinic) { c.put(allocator.NodeKey("host-1"), leased) }, kind: doctor.DeadNode},
+		"silent for long, no lease":   {wrong: func(*clinic) {}, after: time.Hour, kind: doctor.DeadNode},
+		"silent for a moment":         {wrong: func(*clinic) {}, after: 5 * time.Minute},
+		"another version": {wrong: func(c *clinic) {
+			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"0.9.0","last_seen":"2026-01-02T12:00:00Z"}`)
+		}, kind: doctor.Skew},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClinic(t)
+			test.wrong(c)
+			found := c.diagnose(noon.Add(test.after))
+			if test.kind == "" {
+				must.SliceEmpty(t, found)
+				return
+			}
+			must.Len(t, 1, found)
+			must.Eq(t, test.kind, found[0].Kind)
+			must.Eq(t, test.safe, found[0].Remedy.Safe)
+			for _, text := range []string{found[0].What, found[0].Why, found[0].Do} {
+				must.NotEq(t, "", text)
+			}
+		})
+	}
+}
+
+var twin = doctor.Alloc{Job: "other", NodeName: "host-1", Tasks: map[string]doctor.Task{"main": {
+	Since: noon, Units: map[allocator.GPUID]allocator.UnitSet{gpu: allocator.NewUnitSet(1, 2)},
+}}}
+
+const leased = `{"name":"host-1","version":"1.0.0","lease_seconds":90,"last_seen":"2026-01-02T12:00:00Z"}`
+
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]func(*clinic){
+		"leak":       func(c *clinic) { unknown(c); noContainer(c) },
+		"unreadable": func(c *clinic) { noNomad(c); c.local = nil; c.put(allocator.ClaimsKey(gpu), "4 GiB") },
+		"dead node":  func(c *clinic) { c.put(allocator.NodeKey("host-1"), leased) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClinic(t)
+			wrong(c)
+			found := c.diagnose(noon)
+			must.Len(t, 1, found)
+			must.NoError(t, found[0].Remedy.Apply(t.Context(), c.table(noon)))
+			if name == "dead node" {
+				c.nomad, c.local = nil, nil
+			}
+			must.SliceEmpty(t, c.diagnose(noon))
+		})
+	}
+	must.Error(t, doctor.Remedy{}.Apply(t.Context(), nil))
+}

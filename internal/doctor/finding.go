@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Kind is a class of findings.
+type Kind string
+
+const (
+	Leak       Kind = "leak"         // a claim without a task
+	Phantom    Kind = "phantom"      // a task or container without a claim
+	Squatter   Kind = "squatter"     // memory in use by processes without a claim
+	Overlap    Kind = "overlap"      // units that two tasks were given
+	Unreadable Kind = "unreadable"   // a value that cannot be read
+	DeadNode   Kind = "dead node"    // a node that has lost its lease
+	Skew       Kind = "version skew" // a node with another version than the rest
+)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Kind   Kind            `json:"kind"`
+	Node   string          `json:"node,omitempty"`
+	GPU    allocator.GPUID `json:"gpu,omitempty"`
+	Task   string          `json:"task,omitempty"` // job, task and allocation
+	Key    string          `json:"key,omitempty"`  // of the table
+	What   string          `json:"what"`           // what is seen
+	Why    string          `json:"why"`            // why that is wrong, and what it costs
+	Do     string          `json:"do"`             // what would mend it
+	Remedy Remedy          `json:"remedy"`
+}
+
+// Remedy is a change of the table that mends a finding. The zero Remedy is none:
+// somebody has to act elsewhere.
+type Remedy struct {
+	Action Action `json:"action,omitempty"`
+	Safe   bool   `json:"safe,omitempty"` // it is proven that nothing running loses anything
+
+	claim    allocator.Claim
+	gpu      allocator.GPUID
+	key      string
+	node     string
+	lastSeen time.Time
+}
+
+// Action is what a remedy does.
+type Action string
+
+const (
+	Release   Action = "release"    // one claim on one GPU
+	PurgeKey  Action = "purge key"  // that cannot be read
+	PurgeNode Action = "purge node" // with its GPUs and their claims
+)

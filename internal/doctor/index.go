@@ -1,0 +1,52 @@
+package doctor
+
+import "nomad-gpu-mem/allocator"
+
+// holder is a task on one GPU.
+type holder struct {
+	gpu         allocator.GPUID
+	alloc, task string
+}
+
+// attempt is a start of a task, on one GPU.
+type attempt struct {
+	gpu allocator.GPUID
+	id  string
+}
+
+// allocs are all allocations, none if Nomad was not asked.
+func (n *Nomad) allocs() map[string]Alloc {
+	if n == nil {
+		return nil
+	}
+	return n.Allocs
+}
+
+func claimedBy(table *allocator.Snapshot) map[holder]bool {
+	all := map[holder]bool{}
+	for _, gpu := range table.GPUs {
+		for _, claim := range gpu.Claims() {
+			all[holder{gpu.ID, claim.Alloc, claim.Task}] = true
+		}
+	}
+	return all
+}
+
+func attemptsIn(table *allocator.Snapshot) map[attempt]bool {
+	all := map[attempt]bool{}
+	for _, gpu := range table.GPUs {
+		for _, claim := range gpu.Claims() {
+			all[attempt{gpu.ID, claim.Attempt}] = true
+		}
+	}
+	return all
+}
+
+func claimsOn(table *allocator.Snapshot, node string) (count int) {
+	for _, gpu := range table.GPUs {
+		if gpu.State.Node == node {
+			count += len(gpu.Claims())
+		}
+	}
+	return count
+}

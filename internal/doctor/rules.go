@@ -1,0 +1,227 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+const (
+	// grace is how long table, Nomad and engine may differ while a task starts
+	// or ends.
+	grace = 2 * time.Minute
+	// orphanGrace is grace where Nomad was not asked: an image may be on its
+	// way for a claim that has no container yet.
+	orphanGrace = 10 * time.Minute
+	// silence is how long a node without a lease may be silent.
+	silence = 10 * time.Minute
+)
+
+// Diagnose returns what is wrong, in the order of its kinds, nodes and GPUs.
+func Diagnose(e Evidence) []Finding {
+	var all []Finding
+	for _, rule := range []func(Evidence) []Finding{
+		unreadable, overlaps, leaks, phantoms, squatters, deadNodes, skews,
+	} {
+		all = append(all, rule(e)...)
+	}
+	return all
+}
+
+func unreadable(e Evidence) (found []Finding) {
+	for _, problem := range e.Table.Problems {
+		found = append(found, Finding{
+			Kind: Unreadable, Key: problem.Key,
+			What:   problem.Err.Error(),
+			Why:    "nothing is ever written over it, so its GPU takes no new claims and its node cannot report",
+			Do:     "repair the value by hand; or delete it: tasks that run assert their claims again within a minute, but one whose plugin is down would go unseen",
+			Remedy: Remedy{Action: PurgeKey, key: problem.Key},
+		})
+	}
+	return found
+}
+
+// leaks are claims whose task is gone.
+func leaks(e Evidence) (found []Finding) {
+	for _, gpu := range e.Table.GPUs {
+		for _, claim := range gpu.Claims() {
+			if claim.State != allocator.Claimed && claim.State != allocator.Running || e.Local.runs(claim) {
+				continue
+			}
+			what, proven := e.gone(claim)
+			if what == "" {
+				continue
+			}
+			f := Finding{
+				Kind: Leak, Node: claim.NodeName, GPU: gpu.ID, Task: claim.Owner.String(), Key: allocator.ClaimsKey(gpu.ID),
+				What: fmt.Sprintf("units %s are claimed, but %s", claim.Units, what),
+				Why:  fmt.Sprintf("%d MiB are lost to other tasks", uint64(len(claim.Units))*gpu.Ledger.UnitMiB),
+				Do:   "release the claim",
+			}
+			f.Remedy = Remedy{Action: Release, Safe: proven, claim: claim, gpu: gpu.ID}
+			if !proven {
+				f.Do += "; first make sure on the node that no container of this task runs"
+			}
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// gone says why a claim's task is no more; "" if it may be there. It is proven
+// if the task's own client or engine says so.
+func (e Evidence) gone(claim allocator.Claim) (what string, proven bool) {
+	age := e.Now.Sub(claim.ClaimedAt)
+	here := e.Local.provesGone(claim)
+	if e.Nomad == nil {
+		if here && age > orphanGrace {
+			return "the node has no container of it", true
+		}
+		return "", false
+	}
+	alloc, known := e.Nomad.Allocs[claim.Alloc]
+	task := alloc.Tasks[claim.Task]
+	switch {
+	case age < grace:
+		return "", false
+	case !known:
+		return "Nomad does not know its allocation", here
+	case alloc.Lost:
+		return "Nomad has lost its node", here
+	case alloc.Ended:
+		return "Nomad says that its allocation has ended", true
+	case task.Ended && e.Now.Sub(task.Since) > grace:
+		return "Nomad says that its task has ended", true
+	}
+	return "", false
+}
+
+// phantoms are tasks and containers that use a GPU without a claim.
+func phantoms(e Evidence) (found []Finding) {
+	claimed := claimedBy(e.Table)
+	add := func(node, task string, gpu allocator.GPUID, what string) {
+		found = append(found, Finding{
+			Kind: Phantom, Node: node, GPU: gpu, Task: task, What: what,
+			Why: "the table counts its memory as free, so planners may give it away",
+			Do: "nothing, if its driver is gpu-docker: it asserts its claims every minute, and its log says why it cannot; " +
+				"tasks of other drivers hold no claim",
+		})
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.Nomad.allocs())) {
+		alloc := e.Nomad.Allocs[id]
+		for _, name := range slices.Sorted(maps.Keys(alloc.Tasks)) {
+			task := alloc.Tasks[name]
+			for _, gpu := range slices.Sorted(maps.Keys(task.Units)) {
+				if task.Running && e.Now.Sub(task.Since) > grace && !claimed[holder{gpu, id, name}] {
+					add(alloc.NodeName, allocator.Owner{Job: alloc.Job, Task: name, Alloc: id}.String(), gpu,
+						fmt.Sprintf("the task runs with units %s, and has no claim", task.Units[gpu]))
+				}
+			}
+		}
+	}
+	if e.Local == nil || e.Nomad != nil {
+		return found // Nomad knows them better
+	}
+	attempts := attemptsIn(e.Table)
+	for _, c := range e.Local.Containers {
+		for _, gpu := range c.GPUs {
+			if c.Running && e.Now.Sub(c.Since) > grace && !attempts[attempt{gpu, c.Attempt}] {
+				add(e.Local.Node, "alloc "+c.Alloc, gpu, fmt.Sprintf("container %s runs, and has no claim", c.Name))
+			}
+		}
+	}
+	return found
+}
+
+func squatters(e Evidence) (found []Finding) {
+	for _, gpu := range e.Table.GPUs {
+		if gpu.State.UnmanagedMiB == 0 {
+			continue
+		}
+		found = append(found, Finding{
+			Kind: Squatter, Node: gpu.State.Node, GPU: gpu.ID,
+			What: fmt.Sprintf("%d MiB are in use by processes that hold no claim", gpu.State.UnmanagedMiB),
+			Why:  "tasks that were sold this memory run out of it; the device plugin offers so much less",
+			Do:   "see with nvidia-smi on the node whose processes they are; end them, or take a slice for them with `nomad-gpu-mem claim`",
+		})
+	}
+	return found
+}
+
+// overlaps are units that Nomad has given to two tasks that live, or that the
+// table gives to another task than Nomad does.
+func overlaps(e Evidence) (found []Finding) {
+	type unit struct {
+		gpu    allocator.GPUID
+		number int
+	}
+	given := map[unit]string{}
+	for _, id := range slices.Sorted(maps.Keys(e.Nomad.allocs())) {
+		alloc := e.Nomad.Allocs[id]
+		for _, name := range slices.Sorted(maps.Keys(alloc.Tasks)) {
+			if alloc.Tasks[name].Ended || alloc.Ended || alloc.Lost {
+				continue
+			}
+			task := allocator.Owner{Job: alloc.Job, Task: name, Alloc: id}.String()
+			for _, gpu := range slices.Sorted(maps.Keys(alloc.Tasks[name].Units)) {
+				twice := map[string]allocator.UnitSet{}
+				for _, number := range alloc.Tasks[name].Units[gpu] {
+					if other, seen := given[unit{gpu, number}]; seen {
+						twice[other] = append(twice[other], number)
+					}
+					given[unit{gpu, number}] = task
+				}
+				for _, other := range slices.Sorted(maps.Keys(twice)) {
+					found = append(found, Finding{
+						Kind: Overlap, Node: alloc.NodeName, GPU: gpu, Task: task,
+						What: fmt.Sprintf("Nomad has given units %s to %s as well", twice[other], other),
+						Why:  "the second to start waits for the first to end",
+						Do:   "stop one of the two",
+					})
+				}
+			}
+		}
+	}
+	return found
+}
+
+func deadNodes(e Evidence) (found []Finding) {
+	for _, node := range e.Table.Nodes {
+		what := ""
+		switch liveness := e.Table.Liveness(node); {
+		case liveness == allocator.Dead:
+			what = "it has lost its lease; "
+		case liveness == allocator.LivenessUnknown && e.Now.Sub(node.LastSeen) > silence:
+		default:
+			continue
+		}
+		what += fmt.Sprintf("it was last seen %s", node.LastSeen.Format(time.RFC3339))
+		if claims := claimsOn(e.Table, node.Name); claims > 0 {
+			what += fmt.Sprintf("; %d claims are on it", claims)
+		}
+		found = append(found, Finding{
+			Kind: DeadNode, Node: node.Name, Key: allocator.NodeKey(node.Name), What: what,
+			Why:    "planners no longer use it; its claims stay, since nobody has proven that its tasks are gone",
+			Do:     "see why its device plugin does not report; if the node is lost for good, purge it with its GPUs and claims",
+			Remedy: Remedy{Action: PurgeNode, node: node.Name, lastSeen: node.LastSeen},
+		})
+	}
+	return found
+}
+
+func skews(e Evidence) (found []Finding) {
+	for _, node := range e.Table.Nodes {
+		if node.Version != e.Version {
+			found = append(found, Finding{
+				Kind: Skew, Node: node.Name,
+				What: fmt.Sprintf("the node has version %s, this program is %s", node.Version, e.Version),
+				Why:  "versions get on with each other, but a node may lack what a newer one does",
+				Do:   "upgrade the older of the two",
+			})
+		}
+	}
+	return found
+}
