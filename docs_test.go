@@ -68,6 +68,9 @@ func exampleTable(t *testing.T) allocator.Store {
 		UnitMiB: 1024, Units: 21,
 	}))
 	must.NoError(t, table.Cordon(t.Context(), gpu, "fan is to be replaced"))
+	must.NoError(t, table.PutProfile(t.Context(), "resnet50", allocator.Profile{
+		About: "training, fp16", BaseMiB: 1500, MiBPer: map[string]float64{"batch": 120.5}, MinMiB: 2048, MaxMiB: 24576,
+	}))
 	model := allocator.Owner{
 		Namespace: "default", Job: "chat", Group: "serve", Task: "model", Alloc: "1b2c3d4e-5f0e-4e6b-9a3c-2d1b0c9f8e7d",
 		Node: "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c", NodeName: "gpu-node-1",

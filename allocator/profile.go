@@ -1,0 +1,151 @@
+package allocator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Profile records how much GPU memory a kind of task needs: a base, and more
+// for each unit of some attributes. The package profile computes with it. All
+// memory is in MiB.
+type Profile struct {
+	About     string             `json:"about,omitempty"` // for people
+	BaseMiB   float64            `json:"base_mib"`
+	MiBPer    map[string]float64 `json:"mib_per,omitempty"` // by attribute: MiB for each unit of it
+	MinMiB    uint64             `json:"min_mib,omitempty"` // no task gets less
+	MaxMiB    uint64             `json:"max_mib,omitempty"` // a task that needs more is refused; 0 is no bound
+	UpdatedAt time.Time          `json:"updated_at"`
+
+	unknown fields
+}
+
+// MarshalJSON writes the fields of this version and those it does not know.
+func (p Profile) MarshalJSON() ([]byte, error) {
+	type plain Profile
+	return marshalKeeping(plain(p), p.unknown)
+}
+
+// UnmarshalJSON reads a profile and keeps the fields it does not know.
+func (p *Profile) UnmarshalJSON(data []byte) error {
+	type plain Profile
+	unknown, err := unmarshalKeeping(data, (*plain)(p))
+	p.unknown = unknown
+	return err
+}
+
+func (p Profile) check() error {
+	if p.BaseMiB == 0 && len(p.MiBPer) == 0 {
+		return errors.New("profile without base_mib and mib_per")
+	}
+	return nil
+}
+
+// Profile returns the profile of that name. The error matches ErrNoProfile if
+// there is none, and ErrUnreadable if it cannot be read.
+func (t *Table) Profile(ctx context.Context, name string) (Profile, error) {
+	key := ProfileKey(name)
+	entry, err := t.store.Get(ctx, key)
+	if err != nil {
+		return Profile{}, err
+	}
+	if entry.Version == 0 {
+		return Profile{}, fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
+	}
+	p, err := decodeState[Profile](entry.Value)
+	if err != nil {
+		return Profile{}, fmt.Errorf("profile %q (key %s): %w", name, key, err)
+	}
+	return p, nil
+}
+
+// Profiles returns all profiles by name, and the values that cannot be read.
+func (t *Table) Profiles(ctx context.Context) (map[string]Profile, []Problem, error) {
+	entries, _, err := t.store.Watch(ctx, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	profiles := map[string]Profile{}
+	var problems []Problem
+	for _, entry := range entries {
+		name, isProfile := parseProfileKey(entry.Key)
+		if !isProfile {
+			continue
+		}
+		p, err := decodeState[Profile](entry.Value)
+		if err != nil {
+			problems = append(problems, Problem{Key: entry.Key, Err: err})
+			continue
+		}
+		profiles[name] = p
+	}
+	return profiles, problems, nil
+}
+
+// PutProfile records a profile, if it differs from the recorded one in more than
+// the time. One that cannot be read is not replaced: the error matches
+// ErrUnreadable.
+func (t *Table) PutProfile(ctx context.Context, name string, p Profile) error {
+	if name == "" {
+		return fmt.Errorf("profile without a name: %w", ErrInvalid)
+	}
+	if err := p.check(); err != nil {
+		return fmt.Errorf("profile %q: %w: %w", name, err, ErrInvalid)
+	}
+	return put(ctx, t.store, ProfileKey(name), func(old Profile, exists bool) (Profile, bool, error) {
+		p.unknown, p.UpdatedAt = old.unknown, old.UpdatedAt
+		if same, err := sameJSON(old, p); err != nil || exists && same {
+			return old, false, err
+		}
+		p.UpdatedAt = t.now()
+		return p, true, nil
+	})
+}
+
+// DeleteProfile removes a profile. The error matches ErrNoProfile if there is
+// none. Jobs that run are not touched.
+func (t *Table) DeleteProfile(ctx context.Context, name string) error {
+	key := ProfileKey(name)
+	for range maxRounds {
+		entry, err := t.store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if entry.Version == 0 {
+			return fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
+		}
+		err = t.store.Apply(ctx, []Write{{Key: key, Version: entry.Version}})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+}
+
+// ErrNoProfile is returned for a name that no profile has.
+var ErrNoProfile = errors.New("there is no such profile")
+
+const profilesPrefix = "profiles/"
+
+// ProfileKey is the key of a profile.
+func ProfileKey(name string) string { return profilesPrefix + escape(name) }
+
+// parseProfileKey is the inverse of ProfileKey.
+func parseProfileKey(key string) (name string, ok bool) {
+	element, isProfile := strings.CutPrefix(key, profilesPrefix)
+	if !isProfile {
+		return "", false
+	}
+	return parseElement(element)
+}
+
+var (
+	_ json.Marshaler   = Profile{}
+	_ json.Unmarshaler = (*Profile)(nil)
+)

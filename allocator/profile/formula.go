@@ -1,0 +1,121 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Formula says how much GPU memory a kind of task needs:
+//
+//	BaseMiB + Σ MiBPer[attribute] · attribute, rounded up to a MiB
+type Formula struct {
+	BaseMiB float64
+	MiBPer  map[string]float64 // may be negative, as for a quantization that saves memory
+	MinMiB  uint64             // less is raised to this
+	MaxMiB  uint64             // more is an error; 0 is no bound
+}
+
+// LargestMiB is more than any GPU will have for years: what comes out larger is
+// a mistake.
+const LargestMiB = 16 << 20 // 16 TiB
+
+var (
+	// ErrInvalid is returned for a formula that cannot be right.
+	ErrInvalid = errors.New("profile makes no sense")
+
+	// ErrAttribute is returned when a task lacks an attribute that its profile
+	// needs, or gives one that is no number.
+	ErrAttribute = errors.New("attribute of the task")
+
+	// ErrNeed is returned when the result is nothing that a task can be given.
+	ErrNeed = errors.New("need of the task")
+)
+
+// attributeName is what can be the end of a key in a job's meta block.
+var attributeName = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
+
+// Validate says why a formula cannot be right. The error matches ErrInvalid.
+func (f Formula) Validate() error {
+	if f.BaseMiB == 0 && len(f.MiBPer) == 0 {
+		return fmt.Errorf("%w: it has neither a base nor an attribute", ErrInvalid)
+	}
+	if bad(f.BaseMiB) || f.BaseMiB < 0 || f.BaseMiB > LargestMiB {
+		return fmt.Errorf("%w: base of %g MiB; from 0 to %d is possible", ErrInvalid, f.BaseMiB, LargestMiB)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.MiBPer)) {
+		if !attributeName.MatchString(name) {
+			return fmt.Errorf("%w: attribute %q; a name has lower-case letters, digits and _", ErrInvalid, name)
+		}
+		if per := f.MiBPer[name]; bad(per) || math.Abs(per) > LargestMiB {
+			return fmt.Errorf("%w: %g MiB per %s; the amount must be below %d", ErrInvalid, per, name, LargestMiB)
+		}
+	}
+	if f.MinMiB > LargestMiB || f.MaxMiB > LargestMiB {
+		return fmt.Errorf("%w: bounds of %d and %d MiB; at most %d is possible", ErrInvalid, f.MinMiB, f.MaxMiB, LargestMiB)
+	}
+	if f.MaxMiB > 0 && f.MinMiB > f.MaxMiB {
+		return fmt.Errorf("%w: the least, %d MiB, is above the most, %d MiB", ErrInvalid, f.MinMiB, f.MaxMiB)
+	}
+	return nil
+}
+
+// Need returns the memory of a task in MiB. Attributes that the formula does not
+// use may be there. The error matches ErrAttribute, ErrNeed or ErrInvalid.
+func (f Formula) Need(attributes map[string]string) (mib uint64, err error) {
+	if err := f.Validate(); err != nil {
+		return 0, err
+	}
+	sum := f.BaseMiB
+	for _, name := range slices.Sorted(maps.Keys(f.MiBPer)) { // sums of floats depend on the order
+		value, err := attribute(attributes, name)
+		if err != nil {
+			return 0, err
+		}
+		sum += f.MiBPer[name] * value
+	}
+	if bad(sum) || sum > LargestMiB {
+		return 0, fmt.Errorf("%w is %g MiB, which no GPU has; look at the attributes and the profile", ErrNeed, sum)
+	}
+	if sum <= 0 {
+		return 0, fmt.Errorf("%w is %g MiB; look at the attributes and the profile", ErrNeed, sum)
+	}
+	mib = max(roundUp(sum), f.MinMiB)
+	if f.MaxMiB > 0 && mib > f.MaxMiB {
+		return 0, fmt.Errorf("%w is %d MiB, and its profile allows %d at most", ErrNeed, mib, f.MaxMiB)
+	}
+	return mib, nil
+}
+
+// Units returns how many units of a GPU hold so much memory.
+func Units(mib, unitMiB uint64) int {
+	if unitMiB == 0 {
+		return 0
+	}
+	return int((mib + unitMiB - 1) / unitMiB)
+}
+
+func attribute(attributes map[string]string, name string) (float64, error) {
+	text, given := attributes[name]
+	if !given {
+		return 0, fmt.Errorf("%w: %s is missing, and the profile needs it", ErrAttribute, name)
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || bad(value) || value < 0 {
+		return 0, fmt.Errorf("%w: %s is %q, want a number from 0 on", ErrAttribute, name, text)
+	}
+	return value, nil
+}
+
+// roundUp rounds up to a whole number, but for what only the representation of
+// decimal fractions adds.
+func roundUp(sum float64) uint64 {
+	const noise = 1e-6
+	return uint64(math.Ceil(sum - noise))
+}
+
+func bad(f float64) bool { return math.IsNaN(f) || math.IsInf(f, 0) }
