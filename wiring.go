@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"nomad-gpu-mem/driver"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/cli"
+	"nomad-gpu-mem/internal/doctor"
 	"nomad-gpu-mem/internal/nvml"
 	"nomad-gpu-mem/internal/tableconfig"
 )
@@ -49,8 +51,38 @@ func serveDriver() {
 }
 
 func commands() cli.App {
-	return cli.App{OpenTable: openTable, Getenv: os.Getenv, Now: time.Now}
+	return cli.App{OpenTable: openTable, Getenv: os.Getenv, Now: time.Now, Local: localContainers}
 }
+
+// localContainers returns the task driver's containers on this machine, nil if
+// it has no Docker engine.
+func localContainers(ctx context.Context) (*doctor.Local, error) {
+	if os.Getenv("DOCKER_HOST") == "" {
+		if _, err := os.Stat(dockerSocket); err != nil {
+			return nil, nil
+		}
+	}
+	engine, err := docker.New(docker.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	found, err := driver.Look(ctx, engine)
+	if err != nil {
+		return nil, fmt.Errorf("asking Docker on this machine for its containers: %w", err)
+	}
+	name, err := os.Hostname()
+	local := &doctor.Local{Node: name}
+	for _, c := range found {
+		local.Containers = append(local.Containers, doctor.Container{
+			Name: c.Name, Alloc: c.Alloc, Attempt: c.Attempt, GPUs: c.GPUs, Running: c.Running, Since: c.CreatedAt,
+		})
+	}
+	return local, err
+}
+
+// dockerSocket is where an engine listens unless DOCKER_HOST says otherwise.
+const dockerSocket = "/var/run/docker.sock"
 
 // openTable opens the allocation table of a valid configuration. It waits for
 // no network.

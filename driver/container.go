@@ -42,6 +42,9 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 		}
 	}
 	b.config.Labels = labels(o.task, o.job.Labels, o.settings.ExtraLabels)
+	if o.hasGPU() {
+		b.config.Labels[labelGPUs] = joinGPUs(o.bookings)
+	}
 	// Last, so that nothing before it can change what the container sees.
 	b.config.Env, remarks = environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
 	return docker.Spec{Name: containerName(o.task), Config: &b.config, Host: &b.host, Network: b.network}, remarks, nil

@@ -6,6 +6,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/ryanuber/go-glob"
+
+	"nomad-gpu-mem/allocator"
 )
 
 // Labels of the containers that this driver makes. They are its own on purpose:
@@ -15,6 +17,7 @@ const (
 	labelPrefix  = "nomad-gpu-mem."
 	labelAlloc   = labelPrefix + "alloc_id"
 	labelAttempt = labelPrefix + "task_id" // Nomad's task config ID: one start of a task
+	labelGPUs    = labelPrefix + "gpus"    // that the container sees, by UUID, separated by spaces
 	labelSandbox = labelPrefix + "sandbox" // allocation whose network a pause container holds
 )
 
@@ -58,4 +61,12 @@ func matchesAny(globs []string, text string) bool {
 		}
 	}
 	return false
+}
+
+func joinGPUs(bookings []allocator.Booking) string {
+	var gpus []string
+	for _, b := range bookings {
+		gpus = append(gpus, string(b.GPU))
+	}
+	return strings.Join(gpus, " ")
 }

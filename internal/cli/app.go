@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/doctor"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -20,6 +21,7 @@ const (
 	ExitUsage      = 2 // the command line or its environment makes no sense
 	ExitTable      = 3 // the table cannot be read: not reachable, denied, missing
 	ExitUnreadable = 4 // the table was read and shown, but for some of its values
+	ExitFindings   = 5 // something is wrong and was not mended
 )
 
 const exitHelp = `Exit codes:
@@ -35,6 +37,13 @@ type App struct {
 	OpenTable func(tableconfig.Config) (*allocator.Table, error)
 	Getenv    func(string) string
 	Now       func() time.Time
+
+	// Local returns this machine's containers, or nil if it has no engine. It
+	// is nil itself where containers are never looked at.
+	Local func(context.Context) (*doctor.Local, error)
+
+	// Pace is the time between two looks at Nomad; a second if it is 0.
+	Pace time.Duration
 }
 
 // Run executes the command that args name (without the program's name) and
@@ -49,7 +58,8 @@ func (a App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		return ExitOK
 	}
 	var unreadable *unreadableError
-	if !errors.As(err, &unreadable) { // what those say is in the output already
+	var findings *findingsError
+	if !errors.As(err, &unreadable) && !errors.As(err, &findings) { // what those say is in the output already
 		fmt.Fprintln(stderr, "Error:", err)
 	}
 	return exitCode(err)
@@ -71,6 +81,8 @@ func exitCode(err error) int {
 	var usage usageError
 	var unreadable *unreadableError
 	var table *tableError
+	var findings *findingsError
+	var command *commandError
 	switch {
 	case errors.As(err, &usage):
 		return ExitUsage
@@ -78,6 +90,10 @@ func exitCode(err error) int {
 		return ExitUnreadable
 	case errors.As(err, &table):
 		return ExitTable
+	case errors.As(err, &command):
+		return command.code
+	case errors.As(err, &findings):
+		return ExitFindings
 	default:
 		return ExitFailure
 	}
@@ -118,7 +134,8 @@ func (a App) newRoot() *cobra.Command {
 	})
 	table := &tableFlags{getenv: a.Getenv}
 	table.register(root.PersistentFlags())
-	root.AddCommand(a.newStatus(table), a.newCordon(table), a.newUncordon(table), newVersion())
+	root.AddCommand(a.newStatus(table), a.newCordon(table), a.newUncordon(table), a.newDoctor(table),
+		a.newClaim(table), a.newRelease(table), newVersion())
 	return root
 }
 

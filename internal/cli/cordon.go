@@ -66,13 +66,11 @@ func (a App) newUncordon(table *tableFlags) *cobra.Command {
 }
 
 func sayCordoned(out io.Writer, gpu allocator.GPU) {
-	running := len(gpu.Claims())
-	switch {
-	case running == 0:
-		fmt.Fprintf(out, "GPU %s takes no new task; nothing runs on it\n", gpu.ID)
-	default:
-		fmt.Fprintf(out, "GPU %s takes no new task; %s on it until they end\n", gpu.ID, count(running, "claim"))
+	what := "nothing runs on it"
+	if running := len(gpu.Claims()); running > 0 {
+		what = count(running, "claim") + " on it until they end"
 	}
+	fmt.Fprintf(out, "GPU %s takes no new task; %s\n", gpu.ID, what)
 }
 
 // onGPU opens the table, finds the GPU that a person named, and does something

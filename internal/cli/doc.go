@@ -12,6 +12,6 @@
 //   - derive.go: the status of a snapshot; pure
 //   - text.go, bar.go, legend.go, paint.go: the same for people
 //
-// Only cordon and uncordon write to the table. The package is reached from main, which tells it how
-// to open one.
+// Only cordon and uncordon write to the table. The package is reached from main,
+// which tells it how to open one.
 package cli

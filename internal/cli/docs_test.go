@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,11 +23,11 @@ func TestDocumentation(t *testing.T) {
 	must.NoError(t, err)
 	must.StrContains(t, doc, string(picture))
 
-	for _, field := range jsonFields(reflect.TypeFor[Status]()) {
+	for _, field := range slices.Concat(jsonFields(reflect.TypeFor[Status]()), jsonFields(reflect.TypeFor[doctorReport]())) {
 		must.StrContains(t, doc, "`"+field+"`")
 	}
 	root := newWorld().app().newRoot()
-	for _, name := range []string{"status", "cordon", "uncordon"} {
+	for _, name := range []string{"status", "cordon", "uncordon", "doctor", "claim", "release"} {
 		cmd, _, err := root.Find([]string{name})
 		must.NoError(t, err)
 		must.StrContains(t, doc, "| `nomad-gpu-mem "+cmd.Use+"` |")
@@ -47,6 +48,9 @@ func jsonFields(t reflect.Type) []string {
 	}
 	var names []string
 	for field := range t.Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 			names = append(names, name)
 		}

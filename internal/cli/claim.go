@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	sizes "github.com/docker/go-units"
+	"github.com/hashicorp/nomad/api"
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/allocator"
+)
+
+const claimLong = `Take a slice of a GPU for work outside Nomad, and give it back afterwards.
+
+Nomad may have sold the units a moment ago, so they are taken in two phases.
+First the GPU's device plugin makes them unhealthy for Nomad; a task that was
+placed by then keeps them, and this command tries others. Once Nomad knows, and
+no allocation has them, they are held: no task can take them.
+
+With a command, it runs while the units are held, with CUDA_VISIBLE_DEVICES and
+NVIDIA_VISIBLE_DEVICES set to the GPU and GPU_MEM_LIMIT_MIB to the slice, and its
+exit code is this command's. Nothing keeps it to its slice. Without a command the
+units stay held until "release" or the end of --ttl.
+
+A GPU is named by its UUID or the start of one, as "status" prints it.`
+
+const (
+	// settledLooks is how often in a row Nomad must have been seen to leave the
+	// units alone: a plan that was made before it knew may still come.
+	settledLooks = 5
+	// defaultPace is the time between two looks.
+	defaultPace = time.Second
+	// outsideJob stands in place of a job's name.
+	outsideJob = "outside-nomad"
+)
+
+// claimCommand is one call of `claim`.
+type claimCommand struct {
+	app      App
+	table    *tableFlags
+	nomad    *nomadFlags
+	gpu      string
+	memory   string
+	ttl      time.Duration
+	wait     time.Duration
+	in       io.Reader
+	out, err io.Writer
+}
+
+func (a App) newClaim(table *tableFlags) *cobra.Command {
+	c := &claimCommand{app: a, table: table, nomad: &nomadFlags{getenv: a.Getenv}}
+	cmd := &cobra.Command{
+		Use:   "claim [-- COMMAND...]",
+		Short: "Take a slice of a GPU for work outside Nomad",
+		Long:  claimLong + "\n\n" + nomadHelp + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Example: "  nomad-gpu-mem claim --gpu GPU-4f1a9c2e --memory 6GiB -- python train.py\n" +
+			"  nomad-gpu-mem claim --gpu GPU-4f1a9c2e --memory 6GiB --ttl 2h",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.in, c.out, c.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return c.run(cmd.Context(), args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.gpu, "gpu", "", "the GPU with this `UUID`, or the start of one")
+	flags.StringVar(&c.memory, "memory", "", "`size` of the slice, such as 6GiB; rounded up to whole units")
+	flags.DurationVar(&c.ttl, "ttl", 0, "give the slice back by itself after this time, such as 2h; never if 0")
+	flags.DurationVar(&c.wait, "wait", 5*time.Minute, "how long to wait until Nomad has let go of the units")
+	c.nomad.register(flags)
+	return cmd
+}
+
+func (c *claimCommand) run(ctx context.Context, command []string) error {
+	mib, err := c.check()
+	if err != nil {
+		return err
+	}
+	client, err := c.nomad.open()
+	if err != nil {
+		return err
+	}
+	if client == nil {
+		return usageError{errors.New("Nomad must be asked who has the units: give --nomad-address or NOMAD_ADDR")}
+	}
+	return c.app.onGPU(ctx, c.table, c.gpu, func(ctx context.Context, table *allocator.Table, gpu allocator.GPU) error {
+		h, err := c.request(ctx, table, gpu, mib)
+		if err != nil {
+			return err
+		}
+		if err := c.hold(ctx, client, h); err != nil {
+			return errors.Join(err, h.giveBack(ctx))
+		}
+		if len(command) == 0 {
+			fmt.Fprintf(c.out, "%s\n", h.owner.Alloc)
+			fmt.Fprintf(c.err, "%d MiB of GPU %s are held; give them back with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
+			return nil
+		}
+		return errors.Join(c.runHolding(ctx, h, command), h.giveBack(ctx))
+	})
+}
+
+// check returns the size that is wanted, in MiB.
+func (c *claimCommand) check() (uint64, error) {
+	if c.gpu == "" || c.memory == "" {
+		return 0, usageError{errors.New("--gpu and --memory are needed")}
+	}
+	bytes, err := sizes.RAMInBytes(c.memory)
+	if err != nil || bytes <= 0 {
+		return 0, usageError{fmt.Errorf("--memory %q is not a size; want one such as 6GiB", c.memory)}
+	}
+	if c.ttl < 0 {
+		return 0, usageError{fmt.Errorf("--ttl %s is negative", c.ttl)}
+	}
+	return uint64((bytes + sizes.MiB - 1) / sizes.MiB), nil
+}
+
+// holding is units that are requested, and then held.
+type holding struct {
+	table *allocator.Table
+	owner allocator.Owner
+	gpu   allocator.GPUID
+	mib   uint64
+}
+
+// request does the first phase's part in the table.
+func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu allocator.GPU, mib uint64) (*holding, error) {
+	unit := gpu.State.UnitMiB
+	if unit == 0 {
+		return nil, fmt.Errorf("no device plugin offers GPU %s", gpu.ID)
+	}
+	count := (mib + unit - 1) / unit
+	if count > uint64(gpu.State.Units) {
+		return nil, fmt.Errorf("GPU %s has %d units of %d MiB, %d are wanted", gpu.ID, gpu.State.Units, unit, count)
+	}
+	user := c.app.Getenv("USER")
+	if user == "" {
+		user = "somebody"
+	}
+	h := &holding{table: table, gpu: gpu.ID, mib: count * unit, owner: allocator.Owner{
+		Job: outsideJob, Task: user, Alloc: newHoldID(), NodeName: gpu.State.Node,
+	}}
+	err := table.Request(ctx, h.owner, c.ttl, allocator.Room{
+		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy, //nolint:gosec // at most Units
+	})
+	if errors.Is(err, allocator.ErrNoRoom) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, c.table.explain(err)
+	}
+	return h, nil
+}
+
+func newHoldID() string {
+	random := make([]byte, 4)
+	_, _ = rand.Read(random) // never fails
+	return "hold-" + hex.EncodeToString(random)
+}
+
+// hold waits until Nomad has let go of the units, and then makes them ours.
+func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding) error {
+	interrupted := ctx
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	pace := c.app.Pace
+	if pace == 0 {
+		pace = defaultPace
+	}
+	looks := time.NewTicker(pace)
+	defer looks.Stop()
+	told := ""
+	for settled := 0; settled < settledLooks; {
+		reason, err := h.stillNomads(ctx, client)
+		if err != nil {
+			return err
+		}
+		settled++
+		if reason != "" {
+			settled = 0
+		}
+		if reason != "" && reason != told {
+			fmt.Fprintln(c.err, "waiting:", clean(reason))
+			told = reason
+		}
+		select {
+		case <-looks.C:
+		case <-interrupted.Done():
+			return interrupted.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("Nomad has not let go of the units within %s (--wait): %s", c.wait, reason)
+		}
+	}
+	return h.table.Hold(ctx, h.owner, h.gpu)
+}
+
+// stillNomads says why the units may still be Nomad's; "" if they are not.
+func (h *holding) stillNomads(ctx context.Context, client *api.Client) (string, error) {
+	gpu, err := h.table.Inspect(ctx, h.gpu)
+	if err != nil {
+		return "", err
+	}
+	for _, claim := range gpu.Claims() {
+		if claim.Is(h.owner) {
+			return unitsInNomad(ctx, client, h.gpu, claim.Units)
+		}
+	}
+	return "", fmt.Errorf("tasks that Nomad had placed already have taken the units of GPU %s; try again, or another GPU", h.gpu)
+}
+
+// giveBack also does so if ctx has ended.
+func (h *holding) giveBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+	defer cancel()
+	if err := h.table.Release(ctx, h.owner, h.owner.Alloc, []allocator.GPUID{h.gpu}); err != nil {
+		return fmt.Errorf("the units are still held, give them back with `nomad-gpu-mem release %s`: %w", h.owner.Alloc, err)
+	}
+	return nil
+}
+
+const giveBackTime = 30 * time.Second

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// A command runs once Nomad has let go of the units, and not before; then they
+// are given back, and its exit code is ours.
+func TestClaim_runs_a_command(t *testing.T) {
+	t.Parallel()
+	b, nomad := oneGPUTable(t), startNomad(t)
+	nomad.change = func(looks int, n *fakeNomad) {
+		claim, found := b.held()
+		must.True(t, found)
+		must.Eq(t, allocator.Requested, claim.State)
+		switch looks {
+		case 2: // Nomad hears of it, and a plan was under way
+			n.unhealthy = claim.Units
+			n.allocs = append(n.allocs, allocation("late", "running", 20))
+		case 4: // that ends
+			n.allocs[0].ClientStatus = "complete"
+		}
+	}
+	code, out, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", string(a10), "--memory", "5500MiB", "--",
+		"sh", "-c", "echo $CUDA_VISIBLE_DEVICES $GPU_MEM_LIMIT_MIB; exit 7")
+	must.Eq(t, 7, code)
+	must.Eq(t, string(a10)+" 6144\n", out)
+	must.StrContains(t, errs, "Nomad is still offered units 15-20")
+	must.StrContains(t, errs, "units 20 of GPU "+string(a10)+" are chat/serve (alloc late)'s")
+	must.GreaterEq(t, 4+settledLooks-1, nomad.looks)
+	_, found := b.held()
+	must.False(t, found)
+}
+
+func TestClaim_and_release(t *testing.T) {
+	t.Parallel()
+	b, nomad := oneGPUTable(t), startNomad(t)
+	nomad.unhealthy = units(0, 21)
+	code, out, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", "GPU-4f1a9c2e", "--memory", "2GiB", "--ttl", "2h")
+	must.Eq(t, ExitOK, code, must.Sprint(errs))
+	claim, _ := b.held()
+	must.Eq(t, allocator.Held, claim.State)
+	must.Eq(t, claim.Alloc+"\n", out)
+	must.Eq(t, "gpu-node-1", claim.NodeName)
+	must.False(t, claim.ExpiresAt.IsZero())
+
+	code, _, errs = b.store.run(t, "release", claim.Alloc)
+	must.Eq(t, ExitOK, code, must.Sprint(errs))
+	_, found := b.held()
+	must.False(t, found)
+	code, _, errs = b.store.run(t, "release", claim.Alloc)
+	must.Eq(t, ExitFailure, code)
+	must.StrContains(t, errs, "nothing is held")
+}
+
+// Whoever gives up leaves nothing behind.
+func TestClaim_gives_up(t *testing.T) {
+	t.Parallel()
+	b, nomad := oneGPUTable(t), startNomad(t)
+	code, out, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", string(a10), "--memory", "2GiB", "--wait", "50ms")
+	must.Eq(t, ExitFailure, code)
+	must.Eq(t, "", out)
+	must.StrContains(t, errs, "Nomad has not let go")
+	_, found := b.held()
+	must.False(t, found)
+}
+
+// Tasks that Nomad had placed take all the units before they are held.
+func TestClaim_overtaken(t *testing.T) {
+	t.Parallel()
+	b, nomad := oneGPUTable(t), startNomad(t)
+	nomad.change = func(looks int, _ *fakeNomad) {
+		if looks == 1 {
+			b.claim(owner("chat", "serve", "1b2c3d4e", "gpu-node-1"), allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 20)})
+		}
+	}
+	code, _, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", string(a10), "--memory", "2GiB")
+	must.Eq(t, ExitFailure, code)
+	must.StrContains(t, errs, "tasks that Nomad had placed already have taken the units")
+}
+
+func TestClaim_refuses(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string]string{
+		"--gpu and --memory are needed": "--gpu GPU-4f1a9c2e",
+		"is not a size":                 "--gpu GPU-4f1a9c2e --memory much",
+		"Nomad must be asked":           "--gpu GPU-4f1a9c2e --memory 1GiB",
+		"is negative":                   "--gpu GPU-4f1a9c2e --memory 1GiB --ttl -1h",
+		"no GPU in the":                 "--nomad-address http://127.0.0.1:1 --gpu GPU-0 --memory 1GiB",
+		"21 units of 1024 MiB":          "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1TiB",
+		"127.0.0.1:1":                   "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB",
+	} {
+		b := oneGPUTable(t)
+		code, _, errs := b.store.run(t, append([]string{"claim"}, strings.Fields(args)...)...)
+		must.NotEq(t, ExitOK, code)
+		must.StrContains(t, errs, want)
+		_, found := b.held()
+		must.False(t, found)
+	}
+}
+
+func TestRelease_of_a_task(t *testing.T) {
+	t.Parallel()
+	b := oneGPUTable(t)
+	task := owner("chat", "serve", "1b2c3d4e", "gpu-node-1")
+	b.claim(task, allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 4)})
+	code, _, errs := b.store.run(t, "release", task.Alloc)
+	must.Eq(t, ExitFailure, code)
+	must.StrContains(t, errs, "is a Nomad task's")
+	code, _, _ = b.store.run(t, "release")
+	must.Eq(t, ExitUsage, code)
+}

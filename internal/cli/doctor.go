@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/doctor"
+	"nomad-gpu-mem/internal/version"
+)
+
+const doctorLong = `Look for what is wrong in the allocation table, and mend it if asked to.
+
+  leak          a claim without a task: its memory is lost to others
+  phantom       a task or container without a claim
+  squatter      GPU memory in use by processes without a claim
+  overlap       units that Nomad has given to two tasks
+  unreadable    a value that cannot be read
+  dead node     a node that has lost its lease, or is silent
+  version skew  a node with another version than this program
+
+Each finding says what is seen, why it is wrong and what would mend it. What can
+be told depends on who was asked: the table always; Nomad if its address is
+given; on a node also Docker, whose containers prove what runs.
+
+--fix does what is proven to harm nothing that runs. Of the rest it asks one by
+one, or does it with --yes. What changed meanwhile is left alone.`
+
+const doctorExit = `Exit codes: as all commands, and
+  5  something is wrong, and was not mended`
+
+// doctorSchema is the version of doctorReport as JSON.
+const doctorSchema = 1
+
+// doctorReport is what `doctor --json` prints.
+type doctorReport struct {
+	Schema   int              `json:"schema"`
+	Asked    []string         `json:"asked"` // besides the table: "nomad", "docker"
+	Findings []diagnosis      `json:"findings"`
+	Table    allocatorVersion `json:"table"`
+}
+
+type allocatorVersion struct {
+	Where   string `json:"where"`
+	Version uint64 `json:"version"`
+}
+
+// diagnosis is a finding and what was done about it.
+type diagnosis struct {
+	doctor.Finding
+	Fixed bool   `json:"fixed"`
+	Error string `json:"error,omitempty"` // of an attempt to mend it
+}
+
+// doctorCommand is one call of `doctor`.
+type doctorCommand struct {
+	app            App
+	table          *tableFlags
+	nomad          *nomadFlags
+	fix, yes, json bool
+	in             io.Reader
+	out            io.Writer
+}
+
+func (a App) newDoctor(table *tableFlags) *cobra.Command {
+	d := &doctorCommand{app: a, table: table, nomad: &nomadFlags{getenv: a.Getenv}}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find what is wrong in the table, and mend it",
+		Long:  doctorLong + "\n\n" + nomadHelp + "\n\n" + tableHelp + "\n\n" + exitHelp + "\n\n" + doctorExit,
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.in, d.out = cmd.InOrStdin(), cmd.OutOrStdout()
+			return d.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&d.fix, "fix", false, "mend what is safe, and ask about the rest")
+	flags.BoolVar(&d.yes, "yes", false, "with --fix, ask nothing and do all")
+	flags.BoolVar(&d.json, "json", false, "print JSON (docs/cli.md); asks nothing")
+	d.nomad.register(flags)
+	return cmd
+}
+
+func (d *doctorCommand) run(ctx context.Context) error {
+	config, err := d.table.resolve()
+	if err != nil {
+		return err
+	}
+	if err := exists(config); err != nil {
+		return d.table.explain(err)
+	}
+	table, err := d.app.OpenTable(config)
+	if err != nil {
+		return d.table.explain(err)
+	}
+	defer table.Close()
+	evidence, report, err := d.collect(ctx, table)
+	if err != nil {
+		return err
+	}
+	answers := bufio.NewReader(d.in)
+	report.Findings = []diagnosis{}
+	for _, finding := range doctor.Diagnose(evidence) {
+		found := diagnosis{Finding: finding}
+		if !d.json {
+			fmt.Fprint(d.out, describe(finding))
+		}
+		if d.fix && d.agreed(finding, answers) {
+			d.mend(ctx, table, &found)
+		}
+		report.Findings = append(report.Findings, found)
+	}
+	return errors.Join(d.write(report), unhealthy(report))
+}
+
+// collect asks all who can be asked.
+func (d *doctorCommand) collect(ctx context.Context, table *allocator.Table) (doctor.Evidence, doctorReport, error) {
+	evidence := doctor.Evidence{Now: d.app.Now(), Version: version.Version}
+	report := doctorReport{Schema: doctorSchema, Asked: []string{}}
+	client, err := d.nomad.open()
+	if err != nil {
+		return evidence, report, err
+	}
+	if evidence.Table, err = table.Snapshot(ctx); err != nil {
+		return evidence, report, d.table.explain(err)
+	}
+	report.Table = allocatorVersion{d.table.describe(), evidence.Table.Version}
+	if client != nil {
+		if evidence.Nomad, err = nomadEvidence(ctx, client); err != nil {
+			return evidence, report, err
+		}
+		report.Asked = append(report.Asked, "nomad")
+	}
+	if d.app.Local == nil {
+		return evidence, report, nil
+	}
+	if evidence.Local, err = d.app.Local(ctx); err != nil {
+		return evidence, report, err
+	}
+	if evidence.Local != nil {
+		report.Asked = append(report.Asked, "docker")
+	}
+	return evidence, report, nil
+}
+
+// agreed reports whether a remedy may be applied: it is safe, or a person says
+// so.
+func (d *doctorCommand) agreed(finding doctor.Finding, answers *bufio.Reader) bool {
+	switch {
+	case finding.Remedy.Action == "":
+		return false
+	case finding.Remedy.Safe || d.yes:
+		return true
+	case d.json || !d.canAsk():
+		return false
+	}
+	fmt.Fprintf(d.out, "  %s? It is not proven to be safe. [y/N] ", finding.Remedy.Action)
+	answer, _ := answers.ReadString('\n')
+	return strings.EqualFold(strings.TrimSpace(answer), "y")
+}
+
+// canAsk reports whether there is a person to answer.
+func (d *doctorCommand) canAsk() bool {
+	file, isFile := d.in.(*os.File)
+	return !isFile || isatty.IsTerminal(file.Fd())
+}
+
+func (d *doctorCommand) mend(ctx context.Context, table *allocator.Table, found *diagnosis) {
+	result := "done"
+	if err := found.Remedy.Apply(ctx, table); err != nil {
+		found.Error = err.Error()
+		result = "not done: " + found.Error
+	} else {
+		found.Fixed = true
+	}
+	if !d.json {
+		fmt.Fprintf(d.out, "  %s: %s\n", found.Remedy.Action, clean(result))
+	}
+}
+
+func (d *doctorCommand) write(report doctorReport) error {
+	if d.json {
+		encoder := json.NewEncoder(d.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(report)
+	}
+	asked := strings.Join(append([]string{"the table (" + report.Table.Where + ")"}, report.Asked...), ", ")
+	_, err := fmt.Fprintf(d.out, "%s; asked: %s\n", count(len(report.Findings), "finding"), clean(asked))
+	return err
+}
+
+// describe is a finding for people.
+func describe(f doctor.Finding) string {
+	var where []string
+	for _, part := range []string{f.Task, string(f.GPU), f.Node} {
+		if part != "" {
+			where = append(where, clean(part))
+		}
+	}
+	if len(where) == 0 {
+		where = []string{clean(f.Key)}
+	}
+	return fmt.Sprintf("%s  %s\n  seen: %s\n  why:  %s\n  do:   %s\n",
+		strings.ToUpper(string(f.Kind)), strings.Join(where, ", "), clean(f.What), clean(f.Why), clean(f.Do))
+}
+
+// findingsError says that something is wrong and was not mended.
+type findingsError struct{ left int }
+
+func (e *findingsError) Error() string { return count(e.left, "finding") + " not mended" }
+
+func unhealthy(report doctorReport) error {
+	left := 0
+	for _, found := range report.Findings {
+		if !found.Fixed {
+			left++
+		}
+	}
+	if left == 0 {
+		return nil
+	}
+	return &findingsError{left}
+}

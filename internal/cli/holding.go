@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// stopTime is how long a command may take to end when it is asked to.
+const stopTime = 10 * time.Second
+
+// commandError says that a person's command failed. Its exit code is ours.
+type commandError struct {
+	code int
+	err  error
+}
+
+func (e *commandError) Error() string { return e.err.Error() }
+func (e *commandError) Unwrap() error { return e.err }
+
+// runHolding runs a command on units that are held. When ctx ends the command is
+// asked to end.
+func (c *claimCommand) runHolding(ctx context.Context, h *holding, command []string) error {
+	run := exec.CommandContext(ctx, command[0], command[1:]...)
+	run.Stdin, run.Stdout, run.Stderr = c.in, c.out, c.err
+	run.Env = append(os.Environ(),
+		"CUDA_VISIBLE_DEVICES="+string(h.gpu), "NVIDIA_VISIBLE_DEVICES="+string(h.gpu),
+		fmt.Sprintf("GPU_MEM_LIMIT_MIB=%d", h.mib))
+	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
+	run.WaitDelay = stopTime
+	err := run.Run()
+	if exit, ended := errors.AsType[*exec.ExitError](err); ended {
+		return &commandError{code: max(exit.ExitCode(), ExitFailure), err: fmt.Errorf("%s: %w", command[0], err)}
+	}
+	return err
+}
+
+// unitsInNomad says why units may still be in use by Nomad's tasks: Nomad offers
+// them, or an allocation has them. It is "" if neither is so.
+func unitsInNomad(ctx context.Context, client *api.Client, gpu allocator.GPUID, units allocator.UnitSet) (string, error) {
+	query := (&api.QueryOptions{Params: map[string]string{"resources": "true"}}).WithContext(ctx)
+	nodes, _, err := client.Nodes().List(query)
+	if err != nil {
+		return "", fmt.Errorf("asking Nomad at %s for its nodes: %w", client.Address(), err)
+	}
+	if offered := healthyUnits(nodes, gpu).Intersect(units); len(offered) > 0 {
+		return fmt.Sprintf("Nomad is still offered units %s of GPU %s", offered, gpu), nil
+	}
+	evidence, err := nomadEvidence(ctx, client)
+	if err != nil {
+		return "", err
+	}
+	for id, alloc := range evidence.Allocs {
+		for name, task := range alloc.Tasks {
+			if used := task.Units[gpu].Intersect(units); len(used) > 0 && !alloc.Ended {
+				return fmt.Sprintf("units %s of GPU %s are %s's", used, gpu,
+					allocator.Owner{Job: alloc.Job, Task: name, Alloc: id}), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// healthyUnits are the units of a GPU that Nomad may sell.
+func healthyUnits(nodes []*api.NodeListStub, gpu allocator.GPUID) allocator.UnitSet {
+	var healthy []int
+	for _, node := range nodes {
+		if node.NodeResources == nil {
+			continue
+		}
+		for _, group := range node.NodeResources.Devices {
+			if group.Vendor != deviceVendor || group.Type != deviceType || group.Name != string(gpu) {
+				continue
+			}
+			for _, instance := range group.Instances {
+				if _, unit, err := allocator.ParseUnitID(instance.ID); err == nil && instance.Healthy {
+					healthy = append(healthy, unit)
+				}
+			}
+		}
+	}
+	return allocator.NewUnitSet(healthy...)
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/spf13/pflag"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/doctor"
+)
+
+const nomadHelp = `Nomad is asked where --nomad-address or NOMAD_ADDR says. NOMAD_TOKEN and the
+other variables that all Nomad clients read count too. The token needs read-job
+in all namespaces and node:read.`
+
+// Names of our devices in Nomad.
+const (
+	deviceVendor = "nvidia"
+	deviceType   = "gpu-mem"
+)
+
+// nomadFlags are the options that say where Nomad is.
+type nomadFlags struct {
+	address string
+	getenv  func(string) string
+}
+
+func (f *nomadFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "nomad-address", f.getenv("NOMAD_ADDR"), "Nomad's `URL`")
+}
+
+// open returns a client, or nil if no address is given.
+func (f *nomadFlags) open() (*api.Client, error) {
+	if f.address == "" {
+		return nil, nil
+	}
+	config := api.DefaultConfig()
+	config.Address = f.address
+	client, err := api.NewClient(config)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("nomad-address: %w", err)}
+	}
+	return client, nil
+}
+
+// nomadEvidence asks Nomad for all allocations, with their devices.
+func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, error) {
+	all := (&api.QueryOptions{Namespace: api.AllNamespacesNamespace, Params: map[string]string{"resources": "true"}}).WithContext(ctx)
+	stubs, _, err := client.Allocations().List(all)
+	if err != nil {
+		return nil, fmt.Errorf("asking Nomad at %s for its allocations: %w", client.Address(), err)
+	}
+	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs))}
+	for _, stub := range stubs {
+		evidence.Allocs[stub.ID] = allocOf(stub)
+	}
+	return evidence, nil
+}
+
+func allocOf(stub *api.AllocationListStub) doctor.Alloc {
+	alloc := doctor.Alloc{
+		Job: stub.JobID, NodeName: stub.NodeName,
+		Ended: stub.ClientStatus == api.AllocClientStatusComplete || stub.ClientStatus == api.AllocClientStatusFailed,
+		Lost:  stub.ClientStatus == api.AllocClientStatusLost || stub.ClientStatus == "unknown",
+		Tasks: map[string]doctor.Task{},
+	}
+	for name, state := range stub.TaskStates {
+		task := doctor.Task{Running: state.State == "running", Ended: state.State == "dead", Since: state.StartedAt}
+		if task.Ended {
+			task.Since = state.FinishedAt
+		}
+		alloc.Tasks[name] = task
+	}
+	if stub.AllocatedResources == nil {
+		return alloc
+	}
+	for name, resources := range stub.AllocatedResources.Tasks {
+		task := alloc.Tasks[name]
+		task.Units = bookedUnits(resources.Devices)
+		if task.Since.IsZero() {
+			task.Since = time.Unix(0, stub.CreateTime)
+		}
+		alloc.Tasks[name] = task
+	}
+	return alloc
+}
+
+// bookedUnits are the units of ours among the devices that Nomad gave.
+func bookedUnits(devices []*api.AllocatedDeviceResource) map[allocator.GPUID]allocator.UnitSet {
+	units := map[allocator.GPUID]allocator.UnitSet{}
+	for _, device := range devices {
+		if device.Vendor != deviceVendor || device.Type != deviceType {
+			continue
+		}
+		for _, id := range device.DeviceIDs {
+			if gpu, unit, err := allocator.ParseUnitID(id); err == nil {
+				units[gpu] = units[gpu].Union(allocator.NewUnitSet(unit))
+			}
+		}
+	}
+	return units
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/allocator"
+)
+
+const releaseLong = `Give back units that "claim" took, or a reservation, by its ID. It is the first
+line that "claim" prints, and stands under ALLOC in "status".
+
+The claim of a Nomad task cannot be released so: it ends with the task. One that
+was left over is a matter for "doctor".`
+
+func (a App) newRelease(table *tableFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "release ID",
+		Short: "Give back what claim took",
+		Long:  releaseLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("%s takes one ID, have %d arguments", cmd.CommandPath(), len(args))}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.release(cmd.Context(), table, args[0])
+		},
+	}
+}
+
+func (a App) release(ctx context.Context, flags *tableFlags, id string) error {
+	config, err := flags.resolve()
+	if err != nil {
+		return err
+	}
+	if err := exists(config); err != nil {
+		return flags.explain(err)
+	}
+	table, err := a.OpenTable(config)
+	if err != nil {
+		return flags.explain(err)
+	}
+	defer table.Close()
+	snapshot, err := table.Snapshot(ctx)
+	if err != nil {
+		return flags.explain(err)
+	}
+	found, failed := false, error(nil)
+	for _, gpu := range snapshot.GPUs {
+		for _, claim := range gpu.Claims() {
+			if claim.Alloc != id {
+				continue
+			}
+			if claim.State == allocator.Claimed || claim.State == allocator.Running {
+				return fmt.Errorf("%s is a Nomad task's: its claim ends when the task does; for one that was left over see `nomad-gpu-mem doctor`", id)
+			}
+			found = true
+			failed = errors.Join(failed, table.Release(ctx, claim.Owner, claim.Attempt, []allocator.GPUID{gpu.ID}))
+		}
+	}
+	if !found {
+		return fmt.Errorf("nothing is held under the ID %s; `nomad-gpu-mem status` shows what is", id)
+	}
+	if failed != nil {
+		return flags.explain(failed)
+	}
+	return nil
+}
