@@ -72,6 +72,7 @@ func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Co
 		return fmt.Errorf("cordon of a GPU without a UUID: %w", ErrInvalid)
 	}
 	key := CordonKey(gpu)
+	pause := newPacer()
 	for range maxRounds {
 		entry, err := t.store.Get(ctx, key)
 		if err != nil {
@@ -90,7 +91,7 @@ func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Co
 		if err := t.store.Apply(ctx, []Write{write}); !errors.Is(err, ErrConflict) {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.wait(ctx); err != nil {
 			return err
 		}
 	}

@@ -109,6 +109,7 @@ func (t *Table) PutProfile(ctx context.Context, name string, p Profile) error {
 // none. Jobs that run are not touched.
 func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 	key := ProfileKey(name)
+	pause := newPacer()
 	for range maxRounds {
 		entry, err := t.store.Get(ctx, key)
 		if err != nil {
@@ -121,7 +122,7 @@ func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.wait(ctx); err != nil {
 			return err
 		}
 	}

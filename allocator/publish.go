@@ -57,6 +57,7 @@ func sameJSON(a, b any) (bool, error) {
 
 // put replaces the state under a key with what decide makes of the old one.
 func put[T state](ctx context.Context, store Store, key string, decide func(old T, exists bool) (T, bool, error)) error {
+	pause := newPacer()
 	for range maxRounds {
 		entry, err := store.Get(ctx, key)
 		if err != nil {
@@ -78,7 +79,7 @@ func put[T state](ctx context.Context, store Store, key string, decide func(old 
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.wait(ctx); err != nil {
 			return err
 		}
 	}

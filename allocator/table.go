@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -16,8 +15,6 @@ const (
 	// Each conflict means that somebody else got through, so it is far above
 	// the number of tasks that start on one GPU at once.
 	maxRounds = 200
-	// maxPause bounds the random pause before deciding again.
-	maxPause = 20 * time.Millisecond
 )
 
 // Table is the allocation table: all claims and GPU states of a cluster, kept
@@ -27,6 +24,8 @@ type Table struct {
 	store   Store
 	now     func() time.Time
 	decoder decoder // of snapshots
+
+	combiner combiner // of changes to one GPU
 }
 
 // Option changes how a table works.
@@ -149,6 +148,12 @@ func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, ttl 
 // the others are written.
 func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	gpus = slices.Compact(slices.Sorted(slices.Values(gpus))) // a key may be written once at a time
+	if len(gpus) == 1 {
+		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*order) []error {
+			return t.changeOne(ctx, gpus[0], batch)
+		})
+	}
+	pause := newPacer()
 	for range maxRounds {
 		read, writes, err := t.decideAll(ctx, gpus, decide)
 		if err != nil {
@@ -162,11 +167,66 @@ func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Le
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.wait(ctx); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("claims of GPUs %v: gave up after %d rounds: %w", gpus, maxRounds, ErrConflict)
+}
+
+// changeOne makes several callers' changes to one GPU in one write, one after
+// the other. Each is decided on the ledger that those before it have left, and
+// has its own outcome.
+func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []error {
+	outcomes := make([]error, len(batch))
+	fail := func(err error) []error {
+		for i := range outcomes {
+			outcomes[i] = err
+		}
+		return outcomes
+	}
+	pause := newPacer()
+	for range maxRounds {
+		write, changed, err := t.decideOne(ctx, gpu, batch, outcomes)
+		if err == nil && changed {
+			err = t.store.Apply(ctx, []Write{write})
+		}
+		switch {
+		case err == nil:
+			return outcomes
+		case !errors.Is(err, ErrConflict):
+			return fail(err)
+		}
+		if err := pause.wait(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	return fail(fmt.Errorf("claims of GPU %s: gave up after %d rounds: %w", gpu, maxRounds, ErrConflict))
+}
+
+func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*order, outcomes []error) (write Write, changed bool, err error) {
+	key := ClaimsKey(gpu)
+	entry, err := t.store.Get(ctx, key)
+	if err != nil {
+		return write, false, err
+	}
+	ledger, err := DecodeLedger(entry.Value)
+	if err != nil {
+		return write, false, fmt.Errorf("key %s: %w", key, err)
+	}
+	for i, order := range batch {
+		var did bool
+		did, outcomes[i] = order.decide(gpu, ledger)
+		changed = changed || did
+	}
+	if !changed {
+		return write, false, nil
+	}
+	value, err := ledger.Encode()
+	if err != nil {
+		return write, false, fmt.Errorf("key %s: %w", key, err)
+	}
+	return Write{Key: key, Value: value, Version: entry.Version}, true, nil
 }
 
 // decideAll returns what it read, and a write for each of it: of the same value
@@ -223,15 +283,4 @@ func (t *Table) stillSo(ctx context.Context, read []Entry) error {
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(rand.N(maxPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -145,7 +145,7 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 		Job: outsideJob, Task: user, Alloc: newHoldID(), NodeName: gpu.State.Node,
 	}}
 	err := table.Request(ctx, h.owner, c.ttl, allocator.Room{
-		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy, //nolint:gosec // at most Units
+		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
 	})
 	if errors.Is(err, allocator.ErrNoRoom) {
 		return nil, err

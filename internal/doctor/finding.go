@@ -9,6 +9,7 @@ import (
 // Kind is a class of findings.
 type Kind string
 
+// The kinds of findings.
 const (
 	Leak       Kind = "leak"         // a claim without a task
 	Phantom    Kind = "phantom"      // a task or container without a claim
@@ -48,6 +49,7 @@ type Remedy struct {
 // Action is what a remedy does.
 type Action string
 
+// What remedies do.
 const (
 	Release   Action = "release"    // one claim on one GPU
 	PurgeKey  Action = "purge key"  // that cannot be read
