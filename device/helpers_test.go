@@ -29,6 +29,7 @@ func quick() Config {
 // harness is a plugin behind gRPC, as Nomad has it, with a table in memory.
 type harness struct {
 	t      *testing.T
+	timer  *time.Timer
 	ctx    context.Context
 	nomad  device.DevicePlugin // the client's end
 	plugin *Plugin
@@ -41,7 +42,9 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	store := storetest.NewMemory()
 	openTable := func(tableconfig.Config) (Table, error) { return allocator.NewTable(store), nil }
 	p := New(hclog.NewNullLogger(), open, openTable)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(t.Context())
+	timer := time.AfterFunc(patience, cancel)
+	stop := func() { timer.Stop(); cancel() }
 	client, _ := plugin.TestPluginGRPCConn(t, map[string]plugin.Plugin{
 		base.PluginTypeBase:   &base.PluginBase{Impl: p},
 		base.PluginTypeDevice: &device.PluginDevice{Impl: p},
@@ -54,7 +57,7 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	raw, err := client.Dispense(base.PluginTypeDevice)
 	must.NoError(t, err)
 	p.proc = t.TempDir()
-	h := &harness{t: t, ctx: ctx, nomad: raw.(device.DevicePlugin), plugin: p, store: store, stop: stop}
+	h := &harness{t: t, timer: timer, ctx: ctx, nomad: raw.(device.DevicePlugin), plugin: p, store: store, stop: stop}
 	h.configure(config)
 	return h
 }
@@ -64,6 +67,9 @@ func realNVML(t *testing.T, m *fakenvml.Machine, config Config) *harness {
 	config.NVMLLibrary = m.Library
 	return newHarness(t, func(path string) Reader { return nvml.NewReader(path) }, config)
 }
+
+// stopAfter gives a test another time than patience.
+func (h *harness) stopAfter(d time.Duration) { h.timer.Reset(d) }
 
 // end ends the plugin's work, as the end of its process would.
 func (h *harness) end() {

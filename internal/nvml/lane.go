@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 // ErrHung is the error of a GPU, or of a whole snapshot, while an NVML call
@@ -22,7 +20,7 @@ type lane[T any] struct {
 }
 
 // start begins a reading, unless the one before has not ended.
-func (l *lane[T]) start(ctx context.Context, library nvml.Interface, read func(*probe) T) {
+func (l *lane[T]) start(ctx context.Context, library *library, read func(*probe) T) {
 	if l.stuck = l.busy(); l.stuck {
 		return
 	}

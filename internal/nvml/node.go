@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -10,8 +11,25 @@ import (
 // session is the process's use of NVML. Only the node's lane touches it.
 type session struct {
 	path    string
-	library nvml.Interface
+	library *library
 	open    bool
+}
+
+// library is NVML with what is known of its functions.
+type library struct {
+	nvml.Interface
+	functions sync.Map // name to whether the loaded library has it
+}
+
+// has reports whether the loaded library has a function. Looking that up costs
+// more than most functions do.
+func (l *library) has(function string) bool {
+	if known, ok := l.functions.Load(function); ok {
+		return known.(bool)
+	}
+	has := l.Extensions().LookupSymbol(function) == nil
+	l.functions.Store(function, has)
+	return has
 }
 
 // begin loads NVML and starts the session, once. It looks first whether the
@@ -44,6 +62,7 @@ func (s *session) end() {
 	if s.open {
 		// A session that cannot be ended is as good as ended: begin starts another.
 		_ = s.library.Shutdown()
+		s.library.functions.Clear() // the next one may be another version
 		s.open = false
 	}
 }

@@ -48,7 +48,7 @@ func isGone(err error) bool {
 // calls; nothing can end it within one.
 type probe struct {
 	ctx     context.Context
-	library nvml.Interface
+	library *library
 	current atomic.Pointer[string] // the function being called, for those who wait
 }
 
@@ -58,7 +58,7 @@ func query[T any](p *probe, function string, call func() (T, nvml.Return)) (T, e
 	if p.ctx.Err() != nil {
 		return none, fmt.Errorf("%w in time: %s was not called", ErrHung, function)
 	}
-	if p.library.Extensions().LookupSymbol(function) != nil {
+	if !p.library.has(function) {
 		return none, &callError{function, nvml.ERROR_FUNCTION_NOT_FOUND, "the driver's library has no such function"}
 	}
 	p.current.Store(&function)

@@ -32,7 +32,7 @@ func NewReader(path string) *Reader {
 		path = DefaultLibrary
 	}
 	return &Reader{
-		session: session{path: path, library: nvml.New(nvml.WithLibraryPath(path))},
+		session: session{path: path, library: &library{Interface: nvml.New(nvml.WithLibraryPath(path))}},
 		turn:    make(chan struct{}, 1),
 		seen:    map[int][]GPU{},
 		xids:    xidWatch{inbox: &xidInbox{}},

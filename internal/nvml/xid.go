@@ -26,7 +26,7 @@ func (x Xid) String() string { return fmt.Sprintf("Xid %d", x.Code) }
 
 // waitXid is how long one call waits for an event. It bounds what the end of
 // a session has to wait for.
-const waitXid = 500 * time.Millisecond
+const waitXid = time.Second
 
 // xidWatch waits for Xids in a goroutine of its own: of several that come while
 // nobody waits, NVML tells the last code only, and the first is often the one
@@ -48,7 +48,7 @@ type xidInbox struct {
 
 // follow watches these GPUs from now on. When one is new, or back, the watch
 // begins anew: with this call if the old one has ended, else with a later one.
-func (w *xidWatch) follow(library nvml.Interface, gpus []string) {
+func (w *xidWatch) follow(library *library, gpus []string) {
 	isNew := func(gpu string) bool { return !slices.Contains(w.gpus, gpu) }
 	if w.stop != nil && !slices.ContainsFunc(gpus, isNew) {
 		w.gpus = gpus
@@ -131,7 +131,7 @@ func watchXids(p *probe, gpus []string, inbox *xidInbox) error {
 	if err != nil {
 		return err
 	}
-	if p.library.Extensions().LookupSymbol("nvmlEventSetFree") == nil {
+	if p.library.has("nvmlEventSetFree") {
 		defer func() { _ = p.library.EventSetFree(set) }()
 	}
 	watched := map[nvml.Device]string{}

@@ -1,6 +1,7 @@
 package fakenvml
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,6 +55,14 @@ func exitOn(err error) {
 	}
 }
 
+// childTimeout is the caller's, as far as it is known.
+func childTimeout() string {
+	if f := flag.Lookup("test.timeout"); f != nil && f.Value.String() != "0s" {
+		return f.Value.String()
+	}
+	return "10m"
+}
+
 // Run runs a top-level test in a process of its own, since a process can load
 // only one NVML and keeps its state for ever. Each such test has its own
 // machine, without a driver until Set is called. The functions named in
@@ -73,7 +82,7 @@ func Run(t *testing.T, test func(*testing.T, *Machine), without ...string) {
 		must.NoError(t, err)
 		env = append(env, libraryEnv+"="+library)
 	}
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=1m")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+childTimeout())
 	child.Env = env
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Fatalf("in its own process: %v\n%s", err, out)

@@ -1,4 +1,7 @@
-/* Reading the state file. Nothing here is kept between calls but the handles. */
+/*
+ * Reading the state file. Nothing is kept between calls but the handles, and
+ * the file's text as long as it is the same file.
+ */
 #include "state.h"
 
 #include <ctype.h>
@@ -6,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 static char *read_file(const char *path) {
@@ -51,12 +55,7 @@ static void add_entry(struct state *s, int device, char *line) {
     s->entries[s->entry_count++] = (struct entry){device, trim(line), trim(eq + 1)};
 }
 
-/* A machine without a state file is one whose driver is not there. */
-static nvmlReturn_t state_read(struct state *s) {
-    memset(s, 0, sizeof *s);
-    s->text = read_file(getenv("FAKE_NVML_STATE"));
-    if (!s->text)
-        return NVML_ERROR_DRIVER_NOT_LOADED;
+static void parse(struct state *s) {
     int current = NODE, last_gpu = NODE;
     char *rest = s->text;
     for (char *line; (line = strsep(&rest, "\n"));) {
@@ -70,13 +69,69 @@ static nvmlReturn_t state_read(struct state *s) {
             add_entry(s, current, line);
         }
     }
-    return NVML_SUCCESS;
+}
+
+/* The file as it was last read, with the number of those who look at it. */
+struct parsed {
+    struct state state;
+    struct stat file;
+    int users;
+};
+
+static struct parsed *newest;
+static pthread_mutex_t newest_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void leave(struct parsed *p) {
+    if (!p || --p->users > 0)
+        return;
+    free(p->state.text);
+    free(p->state.entries);
+    free(p->state.devices);
+    free(p);
+}
+
+static int same_file(const struct stat *a, const struct stat *b) {
+    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Makes newest what the file is now, or NULL if there is none. */
+static void refresh(void) {
+    const char *path = getenv("FAKE_NVML_STATE");
+    struct stat file;
+    int exists = path && stat(path, &file) == 0;
+    if (exists && newest && same_file(&file, &newest->file))
+        return;
+    leave(newest);
+    newest = NULL;
+    char *text = exists ? read_file(path) : NULL;
+    if (!text)
+        return;
+    newest = calloc(1, sizeof *newest);
+    newest->users = 1;
+    newest->file = file;
+    newest->state.text = text;
+    newest->state.owner = newest;
+    parse(&newest->state);
+}
+
+/* A machine without a state file is one whose driver is not there. */
+static nvmlReturn_t state_read(struct state *s) {
+    memset(s, 0, sizeof *s);
+    pthread_mutex_lock(&newest_lock);
+    refresh();
+    if (newest) {
+        newest->users++;
+        *s = newest->state;
+    }
+    pthread_mutex_unlock(&newest_lock);
+    return s->owner ? NVML_SUCCESS : NVML_ERROR_DRIVER_NOT_LOADED;
 }
 
 static void state_free(struct state *s) {
-    free(s->text);
-    free(s->entries);
-    free(s->devices);
+    pthread_mutex_lock(&newest_lock);
+    leave(s->owner);
+    pthread_mutex_unlock(&newest_lock);
 }
 
 const char *state_value_at(const struct state *s, int device, const char *key, int nth) {

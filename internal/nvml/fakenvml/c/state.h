@@ -25,6 +25,7 @@ struct device {
 };
 
 struct state {
+    struct parsed *owner; /* keeps what follows, until call_end */
     char *text;
     struct entry *entries;
     int entry_count;
