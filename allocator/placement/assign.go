@@ -14,6 +14,7 @@ type place struct {
 	size      int      // MiB of all GPUs, used or not
 	remainder int      // MiB left on the GPUs that asks were given
 	scarcity  int64    // see target.price
+	misfit    int64    // see target.misfit
 }
 
 // assigner finds GPUs for the asks of one request on one node. It is kept for
@@ -63,7 +64,7 @@ func (w *assigner) load(n *node, c *class) {
 	w.gpus = append(w.gpus[:0], n.gpus...)
 	w.taken = append(w.taken[:0], make([]uint64, len(n.gpus))...)
 	w.cpu, w.mem, w.size = n.spec.CPU-c.cpu, n.spec.MemoryMiB-c.mem, n.size
-	w.free, w.remainder, w.scarcity, w.steps = 0, 0, 0, 0
+	w.free, w.remainder, w.scarcity, w.misfit, w.steps = 0, 0, 0, 0, 0
 	for _, g := range n.gpus {
 		w.free += int(g.free)
 	}
@@ -138,22 +139,25 @@ func (w *assigner) alike(n *node, a *ask, g int) bool {
 	return false
 }
 
-func (w *assigner) take(a *ask, g int, t *target) {
-	have := &w.gpus[g]
-	need := a.need[have.kind]
-	have.free -= need
-	w.taken[g] ^= a.apart
-	w.free -= int(need)
-	w.remainder += int(have.free)
-	w.scarcity += int64(need) * t.price[have.kind]
-}
+// take gives a GPU's memory to an ask.
+func (w *assigner) take(a *ask, g int, t *target) { w.move(a, g, t, +1) }
 
-func (w *assigner) giveBack(a *ask, g int, t *target) {
+// giveBack undoes take.
+func (w *assigner) giveBack(a *ask, g int, t *target) { w.move(a, g, t, -1) }
+
+func (w *assigner) move(a *ask, g int, t *target, sign int32) {
 	have := &w.gpus[g]
-	need := a.need[have.kind]
-	w.remainder -= int(have.free)
-	w.scarcity -= int64(need) * t.price[have.kind]
-	w.free += int(need)
+	need := sign * a.need[have.kind]
+	if sign < 0 {
+		w.remainder -= int(have.free)
+	}
+	w.misfit -= t.misfit(*have)
+	have.free -= need
+	w.misfit += t.misfit(*have)
+	if sign > 0 {
+		w.remainder += int(have.free)
+	}
+	w.free -= int(need)
 	w.taken[g] ^= a.apart
-	have.free += need
+	w.scarcity += int64(need) * t.price[have.kind]
 }

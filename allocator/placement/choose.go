@@ -68,7 +68,7 @@ func (p *Placer) rank(r Request) (*scored, error) {
 
 // retarget makes the target anew. Nothing that was scored before counts then.
 func (p *Placer) retarget() {
-	p.target = newTarget(p.demand, p.policy.Target, p.supply())
+	p.target = newTarget(p.demand, p.policy, p.supply())
 	p.scores.clear()
 	for i := range p.version {
 		p.version[i]++

@@ -15,10 +15,11 @@ type Class struct {
 
 // target is the demand in numbers, for one policy and one cluster.
 type target struct {
-	classes   []targetClass
-	gpuMiB    int64   // mean size of the cluster's GPUs
-	mibPerCPU int64   // GPU memory that goes with a unit of CPU, a measure
-	price     []int64 // by kind: how scarce its memory is, a measure of 0 to 1
+	classes []targetClass // see Placer.fragments
+	gpuMiB  int64         // mean size of the cluster's GPUs
+	rates   []int64       // see stranded
+	price   []int64       // by kind: how scarce its memory is, a measure of 0 to 1
+	worth   []worth       // by kind; see bids.go
 }
 
 // targetClass is a kind of task that is expected.
@@ -29,39 +30,21 @@ type targetClass struct {
 	weight   int64   // all weights together are one
 }
 
-// newTarget reads the demand.
-func newTarget(demand []Class, want Target, c supply) *target {
-	t := &target{gpuMiB: c.gpuMiB(), price: make([]int64, len(c.kinds))}
-	demand = usual(demand, want.CoverPermille)
-	var total, cpu, gpu float64
-	weights := make([]float64, len(demand))
-	for i, d := range demand {
-		size := t.gpus(d.Request, c)
-		cpu += d.Weight * float64(d.Request.CPU) * min(1, math.Ceil(size))
-		gpu += d.Weight * size
-		switch {
-		case size == 0 && want.GPUOnly:
-		case want.BySize:
-			weights[i] = d.Weight * math.Sqrt(size)
-		default:
-			weights[i] = d.Weight
-		}
-		total += weights[i]
+// newTarget reads the demand, as far as the policy looks at it.
+func newTarget(demand []Class, policy Policy, s supply) *target {
+	t := &target{gpuMiB: s.gpuMiB(), price: make([]int64, len(s.kinds)), worth: make([]worth, len(s.kinds))}
+	t.addClasses(usual(demand, policy.Target.CoverPermille), policy.Target, s)
+	if policy.Weights.Stranding != 0 {
+		t.setRates(demand, s)
 	}
-	for i, d := range demand {
-		if weights[i] > 0 {
-			t.classes = append(t.classes, newTargetClass(d.Request, c.kinds, weights[i]/total))
-		}
+	if policy.Weights.Scarcity != 0 {
+		t.setPrices(demand, s)
 	}
-	if cpu > 0 {
-		t.mibPerCPU = int64(gpu * float64(t.gpuMiB) / cpu / spareCPU * one)
+	if policy.Weights.Misfit != 0 {
+		t.setWorth(demand, s)
 	}
 	return t
 }
-
-// spareCPU is how much more CPU should be kept for a free GPU than the mean
-// task uses: tasks differ, and the rest of an average is no use.
-const spareCPU = 1.1
 
 // usual returns the most frequent classes that make up the share of all tasks.
 func usual(demand []Class, permille int) []Class {
@@ -82,63 +65,92 @@ func usual(demand []Class, permille int) []Class {
 	return demand
 }
 
-func newTargetClass(r Request, kinds []kind, share float64) targetClass {
-	c := newClass(r, kinds)
-	t := targetClass{cpu: c.cpu, mem: c.mem, count: int32(len(c.asks)), weight: int64(math.Round(share * one))}
-	if len(c.asks) > 0 {
-		t.need = c.asks[0].need
-	}
-	return t
-}
-
-// gpus is the size of a request in GPUs of mean size.
-func (t *target) gpus(r Request, c supply) float64 {
-	var size float64
-	for _, a := range r.Asks {
+func (t *target) addClasses(demand []Class, want Target, s supply) {
+	weights := make([]float64, len(demand))
+	var total float64
+	for i, d := range demand {
+		size := s.gpusFor(d.Request)
 		switch {
-		case a.Whole:
-			size++
-		case a.MiB > 0:
-			size += float64(a.MiB) / float64(t.gpuMiB)
+		case size == 0 && want.GPUOnly:
+		case want.BySize:
+			weights[i] = d.Weight * math.Sqrt(size)
 		default:
-			size += float64(a.Units) * c.unitMiB() / float64(t.gpuMiB)
+			weights[i] = d.Weight
+		}
+		total += weights[i]
+	}
+	for i, d := range demand {
+		if weights[i] == 0 {
+			continue
+		}
+		c := newClass(d.Request, s.kinds)
+		class := targetClass{cpu: c.cpu, mem: c.mem, count: int32(len(c.asks)), weight: int64(math.Round(weights[i] / total * one))}
+		if len(c.asks) > 0 {
+			class.need = c.asks[0].need
+		}
+		t.classes = append(t.classes, class)
+	}
+}
+
+// The CPU that should be left for a GPU's worth of free memory lies between
+// these multiples of what the mean GPU task uses: tasks differ, and the rest of
+// an average serves few. All of the range counts, in steps, since a single
+// figure that happens to be that of many nodes would change the score in jumps.
+const (
+	leastCPU  = 0.95
+	mostCPU   = 1.45
+	rateSteps = 8
+)
+
+// setRates finds how much GPU memory goes with a unit of CPU.
+func (t *target) setRates(demand []Class, s supply) {
+	var cpu, gpus float64
+	for _, d := range demand {
+		if size := s.gpusFor(d.Request); size > 0 {
+			gpus += d.Weight * size
+			cpu += d.Weight * float64(d.Request.CPU)
 		}
 	}
-	return size
+	if cpu == 0 {
+		return
+	}
+	mean := gpus * float64(t.gpuMiB) / cpu
+	for i := range rateSteps {
+		multiple := leastCPU + (mostCPU-leastCPU)*float64(i)/(rateSteps-1)
+		t.rates = append(t.rates, int64(mean/multiple*one))
+	}
 }
 
-// supply is what the cluster has, full or not.
-type supply struct {
-	kinds []kind
-	gpus  []int // of each kind
-}
-
-// supply counts the cluster's GPUs.
-func (p *Placer) supply() supply {
-	s := supply{kinds: p.kinds, gpus: make([]int, len(p.kinds))}
-	for i := range p.nodes {
-		for _, g := range p.nodes[i].gpus {
-			s.gpus[g.kind]++
+// setPrices finds how scarce the memory of each kind of GPU is: the share of it
+// that tasks want that may not have every kind. Such a task wants each of its
+// kinds as far as there is of it. All tasks together fill the cluster.
+func (t *target) setPrices(demand []Class, s supply) {
+	wanted := make([]float64, len(s.kinds))
+	var all float64
+	for _, d := range demand {
+		size := d.Weight * s.gpusFor(d.Request)
+		if all += size; size == 0 {
+			continue
+		}
+		need := newClass(d.Request, s.kinds).asks[0].need
+		allowed := 0
+		for kind, count := range s.gpus {
+			if need[kind] != never {
+				allowed += count
+			}
+		}
+		if allowed == s.total() {
+			continue
+		}
+		for kind, count := range s.gpus {
+			if need[kind] != never && count > 0 {
+				wanted[kind] += size / float64(allowed)
+			}
 		}
 	}
-	return s
-}
-
-func (s supply) gpuMiB() int64 {
-	return int64(s.mean(func(k kind) int { return k.sizeMiB }))
-}
-
-func (s supply) unitMiB() float64 { return s.mean(func(k kind) int { return k.unitMiB }) }
-
-// mean is over all GPUs, 1 at least.
-func (s supply) mean(of func(kind) int) float64 {
-	var sum, count float64
-	for i, k := range s.kinds {
-		sum += float64(s.gpus[i] * of(k))
-		count += float64(s.gpus[i])
+	for kind := range wanted {
+		if all > 0 {
+			t.price[kind] = int64(min(1, wanted[kind]/all*float64(s.total())) * one)
+		}
 	}
-	if count == 0 {
-		return 1
-	}
-	return max(1, sum/count)
 }

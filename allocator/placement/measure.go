@@ -55,7 +55,7 @@ func (p *Placer) score() int64 {
 	if weigh.Imbalance != 0 {
 		score += int64(weigh.Imbalance) * w.imbalance()
 	}
-	return score + int64(weigh.Scarcity)*w.scarcity
+	return score + int64(weigh.Scarcity)*w.scarcity + int64(weigh.Misfit)*w.misfit
 }
 
 // fragments is the free GPU memory that future tasks cannot use, as a mean over
@@ -109,9 +109,14 @@ func (w *assigner) slivers(c *targetClass) (mib int, fits bool) {
 	return mib, count >= c.count
 }
 
-// stranded is the free GPU memory beyond what the free CPU can serve.
+// stranded is the free GPU memory beyond what the free CPU can serve, as a mean
+// over the rates at which it may have to.
 func (t *target) stranded(free, cpu int) int64 {
-	return max(0, int64(free)<<fraction-int64(cpu)*t.mibPerCPU)
+	var sum int64
+	for _, mibPerCPU := range t.rates {
+		sum += max(0, int64(free)<<fraction-int64(cpu)*mibPerCPU)
+	}
+	return sum / rateSteps
 }
 
 // bucket puts a growth of fragments into one of 100 steps, the larger the

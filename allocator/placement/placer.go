@@ -63,24 +63,28 @@ func (p *Placer) SetNode(spec Node) {
 		p.nodes = append(p.nodes, node{order: p.tieOrder(spec.ID, at)})
 		p.version = append(p.version, 1)
 	}
-	n := &p.nodes[at]
-	spec.GPUs = slices.Clone(spec.GPUs)
-	n.spec, n.size = spec, 0
-	n.gpus = make([]gpu, len(spec.GPUs))
-	for i, g := range spec.GPUs {
-		n.gpus[i] = gpu{free: int32(g.FreeMiB()), kind: p.kindOf(g)}
-		n.size += g.Units * g.UnitMiB
-	}
-	p.target = nil // it knows the sizes of GPUs
+	p.fill(&p.nodes[at], spec)
 	p.changed(at)
+}
+
+// fill sets what is known of a node.
+func (p *Placer) fill(n *node, spec Node) {
+	spec.GPUs = slices.Clone(spec.GPUs)
+	gpus, size := make([]gpu, len(spec.GPUs)), 0
+	for i, g := range spec.GPUs {
+		gpus[i] = gpu{free: int32(g.FreeMiB()), kind: p.kindOf(g)}
+		size += g.Units * g.UnitMiB
+	}
+	if !slices.EqualFunc(gpus, n.gpus, func(a, b gpu) bool { return a.kind == b.kind }) {
+		p.target = nil // it knows which GPUs there are
+	}
+	n.spec, n.gpus, n.size = spec, gpus, size
 }
 
 // DropNode forgets a node. It does nothing if there is none with this ID.
 func (p *Placer) DropNode(id string) {
 	if at, known := p.byID[id]; known {
-		p.nodes[at].spec = Node{ID: id, Out: "the node is gone"}
-		p.nodes[at].gpus, p.nodes[at].size = nil, 0
-		p.target = nil
+		p.fill(&p.nodes[at], Node{ID: id, Out: "the node is gone"})
 		p.changed(at)
 	}
 }

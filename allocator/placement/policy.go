@@ -22,6 +22,7 @@ type Policy struct {
 // in a thousand of the node's GPU memory, after the placement.
 type Weights struct {
 	Fragmentation int // MiB: growth of free memory that future tasks cannot use, mean over the demand
+	Misfit        int // MiB: growth of free memory that tasks will not fill, however well they are placed
 	Stranding     int // MiB: growth of free memory beyond what the node's free CPU can serve
 	Scarcity      int // MiB: taken, as far as tasks that can go nowhere else will miss it
 	Remainder     int // MiB: left on the chosen GPUs
@@ -55,8 +56,8 @@ const DefaultPolicy = "least-waste"
 var policies = []Policy{
 	{
 		Name:    DefaultPolicy,
-		About:   "waste least: keep what is left usable for future tasks, and CPU beside free GPUs",
-		Weights: Weights{Fragmentation: -1000, Stranding: -600, Remainder: -1000},
+		About:   "waste least: leave memory that future tasks can fill, and CPU beside it",
+		Weights: Weights{Misfit: -10_000, Fragmentation: -1000, Stranding: -600, Scarcity: -500, Remainder: -50},
 		Ties:    TiesShuffled,
 		Target:  Target{GPUOnly: true, BySize: true},
 	},
@@ -71,7 +72,7 @@ var policies = []Policy{
 	{
 		Name:    "best-fit",
 		About:   "smallest remainder on the GPU, then the fullest node",
-		Weights: Weights{Remainder: -1000_000, NodeLoad: 1000},
+		Weights: Weights{Remainder: -1000_000, NodeLoad: 500},
 		Ties:    TiesShuffled,
 	},
 	{
