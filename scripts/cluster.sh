@@ -74,6 +74,30 @@ end_remains() {
   our_mounts "" | xargs -r umount
   ip link delete "$bridge" 2>/dev/null || true
   iptables -D NOMAD-ADMIN -d "$subnet" -o "$bridge" -j ACCEPT 2>/dev/null || true
+  end_addresses filter
+  end_addresses nat
+  rm -f "/var/lib/cni/networks/nomad/${subnet%.*}".*
+}
+
+# end_addresses TABLE: removes what CNI wrote there for addresses of this cluster
+# and had no occasion to remove: a task's chains, where they are used, and rules.
+end_addresses() {
+  local table=$1 addresses=" 10.214.$GPU_MEM_SLOT." chain
+  for chain in $(iptables -t "$table" -S | awk -v a="$addresses" '/^-A CNI-(DN-)?[0-9a-f]+ / && index($0, a) { print $2 }' | sort -u); do
+    delete_rules "$table" "-j $chain"
+    iptables -t "$table" -F "$chain"
+    iptables -t "$table" -X "$chain"
+  done
+  delete_rules "$table" "$addresses"
+}
+
+# delete_rules TABLE TEXT: all rules that contain the text, the last of a chain
+# first, since they are known by their numbers.
+delete_rules() {
+  local chain number
+  while read -r chain number; do
+    iptables -t "$1" -D "$chain" "$number"
+  done < <(iptables -t "$1" -S | awk -v text="$2" '$1 == "-A" { n[$2]++; if (index($0, text)) print $2, n[$2] }' | tac)
 }
 
 down() {

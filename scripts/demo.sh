@@ -13,7 +13,7 @@ say_what_comes() {
   if [[ $GPU_MEM_GPUS == real ]]; then
     say "An NVIDIA driver is loaded: using the real NVML and the real GPUs."
   else
-    say "No NVIDIA driver: simulating one GPU of 16 GiB. All else is real."
+    say "No NVIDIA driver: simulating GPUs ($(basename "$GPU_MEM_FAKE_STATE")). All else is real."
   fi
 }
 

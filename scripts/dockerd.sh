@@ -73,8 +73,12 @@ END
   chmod 755 "$GPU_MEM_RUN/nvidia-runtime"
 }
 
+# An engine that was killed leaves its pid file, and would not start beside it.
 start_engine() {
-  daemon_pid dockerd >/dev/null || daemon_start dockerd dockerd --config-file "$GPU_MEM_RUN/dockerd.json"
+  if ! daemon_pid dockerd >/dev/null; then
+    rm -f "$GPU_MEM_RUN/docker-exec.pid"
+    daemon_start dockerd dockerd --config-file "$GPU_MEM_RUN/dockerd.json"
+  fi
   daemon_ready dockerd 60 docker version
 }
 

@@ -78,8 +78,10 @@ func newGPU(gpu allocator.GPU) GPU {
 	}
 	claims := gpu.Claims()
 	if len(claims) > 0 { // these units are in use, whatever is offered now
-		g.UnitMiB = gpu.Ledger.UnitMiB
-		g.Units = max(len(gpu.Ledger.Units), state.Units)
+		g.Units = len(gpu.Ledger.Units)
+		if g.UnitMiB = gpu.Ledger.UnitMiB; g.UnitMiB == state.UnitMiB {
+			g.Units = max(g.Units, state.Units)
+		}
 	}
 	units := unitMap(gpu, g)
 	for _, claim := range claims {

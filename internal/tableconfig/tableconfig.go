@@ -5,7 +5,9 @@ package tableconfig
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
@@ -94,8 +96,30 @@ func (c Config) validateConsul() error {
 	if c.Prefix == "" || c.Prefix != strings.Trim(c.Prefix, "/") || strings.Contains(c.Prefix, "//") {
 		return fmt.Errorf("table.prefix = %q: want a Consul KV path without slashes at its ends", c.Prefix)
 	}
-	if strings.ContainsAny(c.Address, " \t\n") {
-		return fmt.Errorf("table.address = %q: want host:port or a URL", c.Address)
+	if !validAddress(c.Address) {
+		return fmt.Errorf("table.address = %q: want host:port, an http or https URL, or unix:///path", c.Address)
 	}
 	return nil
+}
+
+// validAddress reports whether the Consul client can make something of the
+// address. Empty is for the environment to say.
+func validAddress(address string) bool {
+	scheme, rest, isURL := strings.Cut(address, "://")
+	switch {
+	case address == "":
+		return true
+	case !isURL:
+		rest = address
+	case scheme == "unix":
+		return filepath.IsAbs(rest)
+	case scheme != "http" && scheme != "https":
+		return false
+	}
+	u, err := url.Parse("http://" + rest)
+	if err != nil || u.Hostname() == "" || strings.ContainsAny(rest, " \t\n") {
+		return false
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && port > 0
 }

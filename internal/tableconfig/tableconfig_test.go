@@ -1,0 +1,63 @@
+package tableconfig
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		says   string // "" if it is fine
+	}{
+		{"default", func(*Config) {}, ""},
+		{"file", func(c *Config) { c.Store = StoreFile }, ""},
+		{"unknown store", func(c *Config) { c.Store = "etcd" }, `table.store = "etcd"`},
+		{"relative path", func(c *Config) { c.Store, c.Path = StoreFile, "table.json" }, `table.path = "table.json"`},
+		{"slash before prefix", func(c *Config) { c.Prefix = "/gpu-mem" }, `table.prefix = "/gpu-mem"`},
+		{"deep prefix", func(c *Config) { c.Prefix = "teams/ml/gpu-mem" }, ""},
+	} {
+		c := Default()
+		test.change(&c)
+		if err := c.Validate(); test.says == "" {
+			must.NoError(t, err, must.Sprint(test.name))
+		} else {
+			must.ErrorContains(t, err, test.says)
+		}
+	}
+}
+
+func TestValidateAddress(t *testing.T) {
+	t.Parallel()
+	for address, valid := range map[string]bool{
+		"":                            true,
+		"127.0.0.1:8500":              true,
+		"consul":                      true,
+		"[::1]:8500":                  true,
+		"https://consul.example:8501": true,
+		"http://consul.example/":      true,
+		"unix:///run/consul.sock":     true,
+		"unix://consul.sock":          false,
+		"127.0.0.1:notaport":          false,
+		"127.0.0.1:0":                 false,
+		"127.0.0.1:99999":             false,
+		"http://[::1":                 false,
+		"http://":                     false,
+		"consul example:8500":         false,
+		"etcd://consul.example":       false,
+	} {
+		c := Default()
+		c.Address = address
+		must.Eq(t, valid, c.Validate() == nil, must.Sprintf("%q", address))
+	}
+}
+
+func TestWithDefaults(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, Default(), Config{}.WithDefaults())
+	c := Config{Store: StoreFile, Prefix: "p", Path: "/x"}
+	must.Eq(t, c, c.WithDefaults())
+}
