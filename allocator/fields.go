@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // fields are the members of a JSON object that this version does not know. A
@@ -19,6 +20,12 @@ type fields map[string]json.RawMessage
 // exactly: encoding/json alone would also read "State" into the field "state",
 // and a member that is both read and kept would come back as two.
 func unmarshalKeeping(data []byte, known any) (fields, error) {
+	target := reflect.ValueOf(known).Elem()
+	index := jsonFields(target.Type())
+	isKnown := func(name []byte) bool { _, ok := index[string(name)]; return ok }
+	if first := bytes.TrimLeft(data, " \t\r\n"); len(first) > 0 && first[0] == '{' && namesIn(data, isKnown) {
+		return nil, json.Unmarshal(data, known) // the common case, and the fast one
+	}
 	var members fields
 	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, err
@@ -26,8 +33,7 @@ func unmarshalKeeping(data []byte, known any) (fields, error) {
 	if members == nil {
 		return nil, errors.New("want a JSON object, have null")
 	}
-	target := reflect.ValueOf(known).Elem()
-	for name, index := range jsonFields(target.Type()) {
+	for name, index := range index {
 		value, given := members[name]
 		if !given {
 			continue
@@ -57,9 +63,15 @@ func marshalKeeping(known any, unknown fields) ([]byte, error) {
 	return json.Marshal(all)
 }
 
+// fieldsOf remembers jsonFields: what is derived from a type never changes.
+var fieldsOf sync.Map
+
 // jsonFields returns the index of each field of a struct, those of embedded
 // structs included, by the name that its tag gives it in JSON.
 func jsonFields(t reflect.Type) map[string][]int {
+	if known, ok := fieldsOf.Load(t); ok {
+		return known.(map[string][]int)
+	}
 	indexes := map[string][]int{}
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -67,6 +79,7 @@ func jsonFields(t reflect.Type) map[string][]int {
 			indexes[name] = field.Index
 		}
 	}
+	fieldsOf.Store(t, indexes)
 	return indexes
 }
 
@@ -74,6 +87,9 @@ func jsonFields(t reflect.Type) map[string][]int {
 // one name. Decoding would keep the last one only, and the next rewrite would
 // lose the other for good. The text must be valid.
 func checkNames(data []byte) error {
+	if distinctNames(data) {
+		return nil
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	return checkNextNames(d)

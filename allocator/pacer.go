@@ -10,8 +10,8 @@ const (
 	// firstSpread and lastSpread bound, in rounds, the time over which those
 	// spread who try again. Each conflict in a row doubles it: so many more
 	// must be there.
-	firstSpread = 4
-	lastSpread  = 64
+	firstSpread = 8
+	lastSpread  = 32
 	// maxPause bounds a pause whatever a round takes.
 	maxPause = 500 * time.Millisecond
 )

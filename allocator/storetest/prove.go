@@ -41,6 +41,30 @@ func Prove(t *testing.T, store allocator.Store, clients, operations int) {
 	checkHistory(t, history, injected)
 }
 
+// ProveTogether does what Prove does with clients that share a table, as the tasks
+// of a plugin do, and without faults.
+func ProveTogether(t *testing.T, store allocator.Store, clients, operations int) {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	table := allocator.NewTable(store)
+	all := make([]*client, clients)
+	failed := make([]error, clients)
+	var running sync.WaitGroup
+	for n := range all {
+		all[n] = newClient(n, store, Faults{}, rand.New(rand.NewPCG(seed, uint64(n))), nil)
+		all[n].table = table
+		running.Go(func() { failed[n] = all[n].run(t.Context(), operations) })
+	}
+	running.Wait()
+	var history []call
+	for n, c := range all {
+		must.NoError(t, failed[n])
+		history = append(history, c.calls...)
+	}
+	checkHistory(t, history, Injected{})
+}
+
 // client does random operations and notes them.
 type client struct {
 	number int

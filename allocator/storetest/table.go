@@ -53,6 +53,11 @@ func RunTable(t *testing.T, newStore func(t testing.TB) allocator.Store, operati
 		defer store.Close()
 		Prove(t, store, 6, operations/6)
 	})
+	t.Run("a history of clients of one table is linearizable", func(t *testing.T) {
+		store := newStore(t)
+		defer store.Close()
+		ProveTogether(t, store, 6, operations/6)
+	})
 	t.Run("many tasks at once", func(t *testing.T) {
 		store := newStore(t)
 		defer store.Close()
