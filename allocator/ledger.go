@@ -25,6 +25,9 @@ type Ledger struct {
 	Units unitMap          `json:"units"`
 	Marks map[string]Claim `json:"claims"`
 
+	// Fence counts the releases that found nothing to release.
+	Fence uint64 `json:"fence,omitempty"`
+
 	unknown fields
 }
 
@@ -195,11 +198,16 @@ func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (cha
 	return true, nil
 }
 
-// Release gives the owner's units back and reports whether the ledger changed.
-// A claim of another attempt stays.
-func (l *Ledger) Release(owner Owner, attempt string) (changed bool) {
+// Release gives the owner's units back and reports whether it held any. A claim
+// of another attempt stays.
+//
+// The ledger changes in any case. A claim whose answer was lost may still be on
+// its way to the store; it is decided on the ledger as it was, and the store
+// refuses it once the ledger is another.
+func (l *Ledger) Release(owner Owner, attempt string) (held bool) {
 	mark, claim, found := l.find(owner)
 	if !found || claim.Attempt != attempt {
+		l.Fence++
 		return false
 	}
 	l.drop(string(mark))

@@ -78,10 +78,12 @@ func (t *Table) Running(ctx context.Context, owner Owner, attempt, container str
 }
 
 // Release gives back the owner's units on these GPUs. It is idempotent; claims
-// of another attempt stay.
+// of another attempt stay. Once it has returned, no claim of this attempt that
+// was sent before it can still come true, even if its answer was lost.
 func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
 	return t.change(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
-		return l.Release(owner, attempt), nil
+		l.Release(owner, attempt)
+		return true, nil
 	})
 }
 
