@@ -114,6 +114,13 @@ func TestTable_repeats_after_a_lost_answer(t *testing.T) {
 	must.SliceEmpty(t, claimsIn(t, table))
 }
 
+func versionOf(t *testing.T, table *allocator.Table) uint64 {
+	t.Helper()
+	snapshot, err := table.Snapshot(t.Context())
+	must.NoError(t, err)
+	return snapshot.Version
+}
+
 func TestTable_outage(t *testing.T) {
 	t.Parallel()
 	table, store := newTable(t)
