@@ -23,6 +23,7 @@ var ownImports = map[string][]string{
 	"driver/docker":               {},
 	"internal/doctor":             {"allocator"},
 	"internal/cli":                {"allocator", "internal/doctor", "internal/tableconfig", "internal/version"},
+	"internal/planner":            {"allocator", "allocator/placement", "allocator/profile"},
 	"internal/nvml":               {},
 	"internal/nvml/fakenvml":      {},
 	"internal/tableconfig":        {},
@@ -30,10 +31,15 @@ var ownImports = map[string][]string{
 	"allocator":                   {},
 	"allocator/consul":            {"allocator"},
 	"allocator/file":              {"allocator"},
+	"allocator/placement":         {},
+	"allocator/profile":           {},
 	"allocator/consul/consultest": {},
 	"allocator/storetest":         {"allocator"},
 	"scripts/fakenvml":            {"internal/nvml/fakenvml"},
 }
+
+// pure are packages of rules: they import the standard library only.
+var pure = []string{"allocator", "allocator/placement", "allocator/profile"}
 
 // reserved are packages that only some of ours may import.
 var reserved = []struct {
@@ -52,6 +58,10 @@ var reserved = []struct {
 	{
 		path: "github.com/docker/docker/client", by: []string{"driver/docker"},
 		because: "what an engine's errors mean is decided in one place",
+	},
+	{
+		path: "github.com/hashicorp/nomad/scheduler", by: []string{"internal/planner", "internal/simulate"},
+		because: "it is an inner part of Nomad, taken only where its very verdict is needed",
 	},
 	{
 		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig"},
@@ -83,8 +93,8 @@ func TestImports(t *testing.T) {
 		for _, imported := range p.Imports {
 			checkOwn(t, p.name(), imported)
 			checkReserved(t, p.name(), imported)
-			if p.name() == "allocator" && !isStandard(imported) {
-				t.Errorf("allocator imports %s: the rules of the table use the standard library only", imported)
+			if slices.Contains(pure, p.name()) && !isStandard(imported) {
+				t.Errorf("%s imports %s: what decides uses the standard library only", p.name(), imported)
 			}
 		}
 		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {

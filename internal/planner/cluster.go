@@ -1,0 +1,219 @@
+package planner
+
+import (
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/placement"
+)
+
+// Cluster is what Nomad and the allocation table said at one moment.
+type Cluster struct {
+	Nodes      []*structs.Node              // in full
+	Allocs     []*structs.AllocListStub     // of all namespaces, with resources
+	Table      *allocator.Snapshot          // who holds what, and what is reserved
+	Profiles   map[string]allocator.Profile // those that the job names and that exist
+	Registered *api.Job                     // the job as Nomad has it, nil if it is new
+}
+
+// memory is how much of the past counts: what tasks asked a week ago counts half.
+const memory = 7 * 24 * time.Hour
+
+// demand is what tasks ask for in this cluster, from the allocations that Nomad
+// remembers.
+func (c Cluster) demand() []placement.Class {
+	history := placement.NewHistory(memory)
+	for _, alloc := range c.Allocs {
+		request := placement.Request{}
+		request.CPU, request.MemoryMiB = used(alloc)
+		for _, d := range slicesOf(alloc) {
+			request.Asks = append(request.Asks, placement.Ask{Units: len(d.DeviceIDs)})
+		}
+		if len(request.Asks) > 0 {
+			history.Observe(request, time.Unix(0, alloc.CreateTime))
+		}
+	}
+	return history.Classes()
+}
+
+// holds reports whether an allocation still has what Nomad gave it.
+func holds(alloc *structs.AllocListStub) bool {
+	switch alloc.ClientStatus {
+	case structs.AllocClientStatusComplete, structs.AllocClientStatusFailed, structs.AllocClientStatusLost:
+		return false
+	default:
+		return true
+	}
+}
+
+// lives reports whether an allocation runs, or will, and is to go on.
+func lives(alloc *structs.AllocListStub) bool {
+	return holds(alloc) && alloc.DesiredStatus == structs.AllocDesiredStatusRun
+}
+
+// used is the CPU, in MHz, and the host memory of an allocation, in MiB.
+func used(alloc *structs.AllocListStub) (cpu, memoryMiB int) {
+	if alloc.AllocatedResources == nil {
+		return 0, 0
+	}
+	flat := alloc.AllocatedResources.Comparable().Flattened
+	return int(flat.Cpu.CpuShares), int(flat.Memory.MemoryMB)
+}
+
+// slicesOf returns the units that Nomad booked for an allocation.
+func slicesOf(alloc *structs.AllocListStub) []*structs.AllocatedDeviceResource {
+	var found []*structs.AllocatedDeviceResource
+	if alloc.AllocatedResources == nil {
+		return nil
+	}
+	for _, task := range alloc.AllocatedResources.Tasks {
+		for _, d := range task.Devices {
+			if isOurs(d.Vendor + "/" + d.Type) {
+				found = append(found, d)
+			}
+		}
+	}
+	return found
+}
+
+// picture makes the nodes that placement decides on. What the job itself has
+// reserved counts as free, and so does what allocations hold that will be
+// replaced: Nomad gives their units away in the same plan.
+type picture struct {
+	cluster Cluster
+	job     *api.Job
+
+	freed map[string]bool                     // IDs of allocations that a new version of the job replaces
+	busy  map[string][]*structs.AllocListStub // by node
+	table map[allocator.GPUID]allocator.GPU
+	dead  map[string]bool // host names of nodes whose device plugin is gone
+}
+
+func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
+	p := &picture{
+		cluster: cluster, job: job, freed: freed,
+		busy:  map[string][]*structs.AllocListStub{},
+		table: map[allocator.GPUID]allocator.GPU{},
+		dead:  map[string]bool{},
+	}
+	for _, alloc := range cluster.Allocs {
+		if holds(alloc) && !freed[alloc.ID] {
+			p.busy[alloc.NodeID] = append(p.busy[alloc.NodeID], alloc)
+		}
+	}
+	if cluster.Table == nil {
+		return p
+	}
+	for _, gpu := range cluster.Table.GPUs {
+		p.table[gpu.ID] = gpu
+	}
+	for _, node := range cluster.Table.Nodes {
+		p.dead[node.Name] = cluster.Table.Liveness(node) == allocator.Dead
+	}
+	return p
+}
+
+// node returns a node as placement sees it, with no GPU if it has none.
+func (p *picture) node(n *structs.Node) placement.Node {
+	spec := placement.Node{ID: n.ID, Name: n.Name, Data: n}
+	if !n.Ready() {
+		spec.Out = "not ready, draining or not eligible"
+	}
+	if n.NodeResources == nil {
+		return spec
+	}
+	all := n.ComparableResources()
+	all.Subtract(n.ComparableReservedResources())
+	spec.CPU, spec.MemoryMiB = int(all.Flattened.Cpu.CpuShares), int(all.Flattened.Memory.MemoryMB)
+	booked := map[allocator.GPUID]allocator.UnitSet{}
+	for _, alloc := range p.busy[n.ID] {
+		cpu, memoryMiB := used(alloc)
+		spec.CPU -= cpu
+		spec.MemoryMiB -= memoryMiB
+		for _, d := range slicesOf(alloc) {
+			gpu := allocator.GPUID(d.Name)
+			booked[gpu] = booked[gpu].Union(unitsIn(d.DeviceIDs))
+		}
+	}
+	spec.CPU, spec.MemoryMiB = max(0, spec.CPU), max(0, spec.MemoryMiB)
+	for _, d := range n.NodeResources.Devices {
+		if isOurs(d.Vendor + "/" + d.Type) {
+			spec.GPUs = append(spec.GPUs, p.gpu(d, booked[allocator.GPUID(d.Name)]))
+		}
+	}
+	return spec
+}
+
+// gpu returns a GPU as placement sees it.
+func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) placement.GPU {
+	known := p.table[allocator.GPUID(d.Name)]
+	spec := &gpuData{device: d, avoid: booked.Union(unhealthy(d))}
+	g := placement.GPU{
+		ID: d.Name, Model: textOf(d, "model"), UnitMiB: numberOf(d, "memory_unit"), Units: len(d.Instances), Data: spec,
+	}
+	taken := spec.avoid
+	for _, claim := range known.Claims() {
+		own := claim.State == allocator.Reserved && claim.Namespace == *p.job.Namespace && claim.Job == *p.job.ID
+		if !own && !p.freed[claim.Alloc] {
+			taken = taken.Union(claim.Units)
+		}
+	}
+	g.Free = max(0, g.Units-len(taken))
+	switch {
+	case g.UnitMiB == 0:
+		g.Out = "its device plugin does not say how large a unit is"
+	case known.Cordon != nil:
+		g.Out = "cordoned: " + known.Cordon.Reason
+	case known.Ledger == nil && known.ID != "":
+		g.Out = "its claims cannot be read"
+	case len(known.Claims()) > 0 && known.Ledger.UnitMiB != uint64(g.UnitMiB):
+		g.Out = "has claims in units of another size"
+	case p.dead[known.State.Node]:
+		g.Out = "its device plugin is gone"
+	}
+	return g
+}
+
+// gpuData is what a placement.GPU carries.
+type gpuData struct {
+	device *structs.NodeDeviceResource
+	avoid  allocator.UnitSet // units that no reservation may take: unhealthy, or booked by Nomad
+}
+
+func unhealthy(d *structs.NodeDeviceResource) allocator.UnitSet {
+	var ids []string
+	for _, instance := range d.Instances {
+		if !instance.Healthy {
+			ids = append(ids, instance.ID)
+		}
+	}
+	return unitsIn(ids)
+}
+
+// unitsIn returns the numbers in unit IDs. What is no unit's ID is left out.
+func unitsIn(ids []string) allocator.UnitSet {
+	var units []int
+	for _, id := range ids {
+		if _, unit, err := allocator.ParseUnitID(id); err == nil {
+			units = append(units, unit)
+		}
+	}
+	return allocator.NewUnitSet(units...)
+}
+
+func textOf(d *structs.NodeDeviceResource, name string) string {
+	if a := d.Attributes[name]; a != nil && a.String != nil {
+		return *a.String
+	}
+	return ""
+}
+
+func numberOf(d *structs.NodeDeviceResource, name string) int {
+	if a := d.Attributes[name]; a != nil && a.Int != nil {
+		return int(*a.Int)
+	}
+	return 0
+}

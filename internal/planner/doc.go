@@ -1,0 +1,34 @@
+// Package planner decides where the tasks of a Nomad job should go, and writes
+// that into the job, so that Nomad books what was planned.
+//
+// Nomad ranks nodes by CPU and host memory and takes any GPU of a node that
+// fits. It cannot be told otherwise after the fact, but it can before: a job's
+// constraints and affinities, here called a pin, say which nodes and GPUs it
+// should take. See Pin for the three there are.
+//
+// Make is the whole of it: a pure function of a job and a Cluster, which is what
+// Nomad and the allocation table said a moment ago. The package live reads one,
+// submits jobs and follows them; the package webhook answers admission proxies.
+//
+// # Where to look
+//
+//	plan.go        Make, and the Plan that it returns
+//	cluster.go     Cluster, and the picture that placement decides on
+//	ask.go         what a job's tasks ask for: device blocks, meta, profiles
+//	judge.go       which nodes and GPUs a job allows, by Nomad's own code
+//	place.go       places for the instances of a group
+//	limit.go       what GPUs an ask is limited to: several asks, whole GPUs
+//	pin.go         writes the pins into a group, and takes them out again
+//	keep.go        groups that run keep what they have
+//	shortage.go    what does not fit, and by how much
+//	book.go        the reservations that go with a plan
+//	outcome.go     whether Nomad did as planned
+//
+// # What must hold
+//
+// A job without an ask for nvidia/gpu-mem comes back as it is. A group that runs
+// and asks for the same as before keeps its affinities and device blocks to the
+// letter: Nomad restarts tasks when one of them changes, and does not when a
+// constraint does. A group that does not fit anywhere is confined to no nodes,
+// so that Nomad can start it wherever room comes up first.
+package planner

@@ -1,0 +1,125 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/scheduler"
+)
+
+// judge says which nodes and GPUs a group may have. What Nomad checks is checked
+// by Nomad's code, so that the two never differ. Ports, reserved cores, CSI
+// volumes and distinct_property are left to Nomad: it takes the next node of the
+// list then.
+type judge struct {
+	job         *api.Job
+	constraints []*structs.Constraint
+	checker     *scheduler.ConstraintChecker
+	drivers     *scheduler.DriverChecker
+	devices     *scheduler.DeviceChecker
+
+	nodes map[*structs.Node]string // verdicts that were given before
+	gpus  map[gpuVerdict]bool
+}
+
+// gpuVerdict is what a verdict on a GPU is known by. The blocks themselves
+// change when they are pinned, and what a job says of GPUs does not.
+type gpuVerdict struct {
+	gpu    *structs.NodeDeviceResource
+	device *api.RequestedDevice
+}
+
+func newJudge(job *api.Job, group *api.TaskGroup) *judge {
+	context := scheduler.NewEvalContext(nil, nil, nil, hclog.NewNullLogger())
+	j := &judge{
+		job:     job,
+		checker: scheduler.NewConstraintChecker(context, nil), devices: scheduler.NewDeviceChecker(context),
+		nodes: map[*structs.Node]string{}, gpus: map[gpuVerdict]bool{},
+	}
+	drivers := map[string]struct{}{}
+	all := slices.Concat(job.Constraints, group.Constraints)
+	for _, task := range group.Tasks {
+		drivers[task.Driver] = struct{}{}
+		all = append(all, task.Constraints...)
+	}
+	j.drivers = scheduler.NewDriverChecker(context, drivers)
+	for _, c := range all {
+		if c.Operand != api.ConstraintDistinctHosts && c.Operand != api.ConstraintDistinctProperty {
+			j.constraints = append(j.constraints, nomadConstraint(c))
+		}
+	}
+	return j
+}
+
+// node says why the group must not go to a node, "" if it may.
+func (j *judge) node(n *structs.Node) string {
+	verdict, known := j.nodes[n]
+	if !known {
+		verdict = j.judgeNode(n)
+		j.nodes[n] = verdict
+	}
+	return verdict
+}
+
+func (j *judge) judgeNode(n *structs.Node) string {
+	if len(j.job.Datacenters) > 0 && !n.IsInAnyDC(j.job.Datacenters) {
+		return fmt.Sprintf("datacenter %s, the job wants %s", n.Datacenter, strings.Join(j.job.Datacenters, " or "))
+	}
+	if pool := text(j.job.NodePool); pool != "" && !n.IsInPool(pool) {
+		return fmt.Sprintf("node pool %s, the job wants %s", n.NodePool, text(j.job.NodePool))
+	}
+	if !j.drivers.Feasible(n) {
+		return "a task driver of the job is missing or not healthy"
+	}
+	for _, c := range j.constraints {
+		j.checker.SetConstraints([]*structs.Constraint{c})
+		if !j.checker.Feasible(n) {
+			return fmt.Sprintf("constraint not met: %s", c)
+		}
+	}
+	return ""
+}
+
+// gpu reports whether a device block allows a GPU, full or not.
+func (j *judge) gpu(gpu *structs.NodeDeviceResource, device *api.RequestedDevice) bool {
+	key := gpuVerdict{gpu: gpu, device: device}
+	verdict, known := j.gpus[key]
+	if !known {
+		verdict = j.judgeGPU(gpu, device)
+		j.gpus[key] = verdict
+	}
+	return verdict
+}
+
+func (j *judge) judgeGPU(gpu *structs.NodeDeviceResource, device *api.RequestedDevice) bool {
+	// A node with this GPU alone, whose units are all well, asked for none.
+	probe := *gpu
+	probe.Instances = []*structs.NodeDevice{{ID: "unit", Healthy: true}}
+	node := &structs.Node{NodeResources: &structs.NodeResources{Devices: []*structs.NodeDeviceResource{&probe}}}
+	request := &structs.RequestedDevice{Name: device.Name}
+	for _, c := range device.Constraints {
+		request.Constraints = append(request.Constraints, nomadConstraint(c))
+	}
+	task := &structs.Task{Resources: &structs.Resources{Devices: []*structs.RequestedDevice{request}}}
+	j.devices.SetTaskGroup(&structs.TaskGroup{Tasks: []*structs.Task{task}})
+	return j.devices.Feasible(node)
+}
+
+func nomadConstraint(c *api.Constraint) *structs.Constraint {
+	operand := c.Operand
+	if operand == "" {
+		operand = "="
+	}
+	return &structs.Constraint{LTarget: c.LTarget, RTarget: c.RTarget, Operand: operand}
+}
+
+// distinctHosts reports whether no two instances may share a node.
+func distinctHosts(job *api.Job, group *api.TaskGroup) bool {
+	return slices.ContainsFunc(slices.Concat(job.Constraints, group.Constraints), func(c *api.Constraint) bool {
+		return c.Operand == api.ConstraintDistinctHosts && c.RTarget != "false"
+	})
+}

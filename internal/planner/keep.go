@@ -1,0 +1,130 @@
+package planner
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"nomad-gpu-mem/allocator/profile"
+)
+
+// registeredGroup returns the group that Nomad has under that name, nil if none.
+func registeredGroup(job *api.Job, name string) *api.TaskGroup {
+	if job == nil || job.Stop != nil && *job.Stop {
+		return nil
+	}
+	for _, group := range job.TaskGroups {
+		if text(group.Name) == name {
+			return group
+		}
+	}
+	return nil
+}
+
+// keep gives a group that runs the pins that it runs with, if it asks for the
+// same as then. If not, Nomad restarts it in any case.
+func (w *wanted) keep(cluster Cluster, name string) bool {
+	running, err := canonical(cluster.Registered)
+	if err != nil {
+		return false
+	}
+	bare, err := clone(running)
+	if err != nil {
+		return false
+	}
+	group, unpinned := registeredGroup(running, name), registeredGroup(bare, name)
+	unpin(unpinned)
+	before, err := findAsks(bare, unpinned, cluster.Profiles)
+	if err != nil || !sameAsks(before, w.asks) || !sameCounts(devices(group), w.asks) {
+		return false
+	}
+	w.take(group)
+	return true
+}
+
+// take copies the pins of a registered group.
+func (w *wanted) take(running *api.TaskGroup) {
+	for i, d := range devices(running) {
+		*w.asks[i].device = *d.device
+	}
+	pin, pinned := running.Meta[MetaPlanned]
+	if !pinned {
+		return
+	}
+	w.mark(Pin(pin))
+	if n := len(running.Constraints); n > 0 && isOneOf(running.Constraints[n-1], targetNode) {
+		w.spec.Constraints = append(w.spec.Constraints, running.Constraints[n-1])
+	}
+	if n := len(running.Affinities); n > 0 && isPreference(running.Affinities[n-1], targetNode) {
+		w.spec.Affinities = append(w.spec.Affinities, running.Affinities[n-1])
+	}
+}
+
+// sameAsks reports whether two versions of a group ask for the same.
+func sameAsks(a, b []ask) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].task.Name != b[i].task.Name || a[i].need != b[i].need || a[i].apart != b[i].apart ||
+			gpuOf(a[i].device.Name) != gpuOf(b[i].device.Name) ||
+			!same(a[i].device.Constraints, b[i].device.Constraints) || !same(a[i].device.Affinities, b[i].device.Affinities) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameCounts reports whether the running blocks have the memory that profiles
+// want now: a profile may have changed since.
+func sameCounts(running []taskDevice, asks []ask) bool {
+	for i, d := range running {
+		if unit := unitIn(d.device); asks[i].need.MiB > 0 && unit > 0 &&
+			profile.Units(asks[i].need.MiB, unit) != int(*d.device.Count) {
+			return false
+		}
+	}
+	return true
+}
+
+// unitIn reads the size of a unit from the limit that a block bears, 0 if none.
+func unitIn(device *api.RequestedDevice) uint64 {
+	for _, c := range device.Constraints {
+		if c.LTarget == targetUnitMiB && c.Operand == ">=" {
+			unit, err := strconv.ParseUint(strings.TrimSuffix(c.RTarget, " MiB"), 10, 64)
+			if err == nil {
+				return unit
+			}
+		}
+	}
+	return 0
+}
+
+// same compares lists that may be nil or empty, which is the same to Nomad.
+func same[T any](a, b []T) bool { return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b) }
+
+// spellings of Device that mean the same to the scheduler. When Nomad compares
+// two versions of a task it knows device blocks by their names, so blocks of one
+// name confuse it: it would restart the task for nothing, or miss a change.
+var spellings = []string{Device, "gpu-mem", Device + "/", "/gpu-mem", "/gpu-mem/"}
+
+// respell gives the device blocks of each task different names. Those that name
+// a GPU stay. There are only so many spellings: the blocks beyond share the last.
+func (w *wanted) respell() {
+	count := map[*api.Task]int{}
+	for _, a := range w.asks {
+		if gpuOf(a.device.Name) == "" {
+			count[a.task]++
+		}
+	}
+	next := map[*api.Task]int{}
+	for _, a := range w.asks {
+		if gpuOf(a.device.Name) != "" || count[a.task] < 2 {
+			continue
+		}
+		a.device.Name = spellings[min(next[a.task], len(spellings)-1)]
+		next[a.task]++
+	}
+}

@@ -1,0 +1,81 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/nomad/structs"
+)
+
+// Outcome is what Nomad did with one instance.
+type Outcome struct {
+	Group     string   `json:"group"`
+	Alloc     string   `json:"alloc,omitempty"` // "" if it was not started
+	Node      string   `json:"node,omitempty"`
+	NodeName  string   `json:"node_name,omitempty"`
+	GPUs      []string `json:"gpus,omitempty"` // UUIDs, sorted
+	AsPlanned bool     `json:"as_planned"`
+}
+
+// Compare holds what Nomad started against a plan. Allocations of other groups
+// do not count.
+func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
+	var all []Outcome
+	for _, group := range plan.Groups {
+		open := slices.Clone(group.Places)
+		elsewhere := 0
+		for _, alloc := range started {
+			if alloc.TaskGroup != group.Name {
+				continue
+			}
+			at := slices.IndexFunc(open, func(place Place) bool {
+				return place.Node == alloc.NodeID && slices.Equal(signature(place), bookings(alloc))
+			})
+			if at >= 0 {
+				open = slices.Delete(open, at, at+1)
+			} else {
+				elsewhere++
+			}
+			all = append(all, Outcome{
+				Group: group.Name, Alloc: alloc.ID, Node: alloc.NodeID, NodeName: alloc.NodeName,
+				GPUs: gpusIn(alloc), AsPlanned: at >= 0,
+			})
+		}
+		for range len(open) - elsewhere {
+			all = append(all, Outcome{Group: group.Name})
+		}
+	}
+	return all
+}
+
+// signature names the slices of a place, so that they can be compared.
+func signature(place Place) []string {
+	var all []string
+	for _, s := range place.Slices {
+		all = append(all, s.Task+" "+s.GPU)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func bookings(alloc *structs.AllocListStub) []string {
+	var all []string
+	for name, task := range alloc.AllocatedResources.Tasks {
+		for _, d := range task.Devices {
+			if isOurs(d.Vendor + "/" + d.Type) {
+				all = append(all, name+" "+d.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func gpusIn(alloc *structs.AllocListStub) []string {
+	var gpus []string
+	for _, booking := range bookings(alloc) {
+		gpus = append(gpus, booking[strings.LastIndexByte(booking, ' ')+1:])
+	}
+	slices.Sort(gpus)
+	return slices.Compact(gpus)
+}

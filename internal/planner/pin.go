@@ -1,0 +1,243 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Pin is how firmly a group is bound to the places that were planned for it.
+type Pin string
+
+const (
+	// Soft writes affinities only. Nomad looks at about a hundred nodes, so in
+	// a larger cluster it often does not see the planned one.
+	Soft Pin = "soft"
+
+	// Shortlist confines the group to the best nodes and prefers the planned
+	// ones. Nomad sees all of a list, and takes the next if a node is lost.
+	Shortlist Pin = "shortlist"
+
+	// Hard confines the group to the planned nodes and GPUs. It waits if one of
+	// them is lost, until it is planned again.
+	Hard Pin = "hard"
+)
+
+// Pins are all there are, the default first.
+var Pins = []Pin{Shortlist, Soft, Hard}
+
+// ParsePin returns the pin of that name.
+func ParsePin(name string) (Pin, error) {
+	if slices.Contains(Pins, Pin(name)) {
+		return Pin(name), nil
+	}
+	return "", fmt.Errorf("there is no pin %q: choose one of %s, %s, %s", name, Shortlist, Soft, Hard)
+}
+
+const (
+	templateNote = "is started later: Nomad finds a place then, and nothing is reserved"
+	everyNote    = "runs on every node: bound to no node, prefers the planned GPUs"
+	waitNote     = "has instances that fit nowhere: bound to no node, so that Nomad starts them where room comes up"
+)
+
+// pinWeight is as much as Nomad allows: a plan outweighs all other wishes.
+const pinWeight = 100
+
+// pin writes the plan of a group into the job.
+func (p *planning) pin(w *wanted, group *Group) error {
+	if w.kept {
+		return p.repin(w, group)
+	}
+	pin := p.options.Pin
+	for _, l := range w.limits {
+		if l.gpus != nil && pin == Shortlist { // bound to GPUs: other nodes are of no use
+			pin = Hard
+		}
+	}
+	switch {
+	case isTemplate(p.job):
+		pin, group.Note = "", templateNote
+	case isEverywhere(p.job):
+		pin, group.Note = Soft, everyNote
+	case len(group.Short) > 0:
+		pin, group.Note = Soft, waitNote
+	}
+	w.writeLimits()
+	if pin == "" || len(group.Places) == 0 {
+		return nil
+	}
+	group.Pin = pin
+	w.mark(pin)
+	planned := nodesOf(group.Places)
+	switch pin {
+	case Hard:
+		group.Nodes = planned
+	case Shortlist:
+		others, err := p.placer.Shortlist(p.request(w), p.options.Shortlist)
+		if err != nil {
+			return err
+		}
+		group.Nodes = planned
+		for _, d := range others {
+			group.Nodes = withNode(group.Nodes, d.Node, p.options.Shortlist)
+		}
+	}
+	if !isEverywhere(p.job) && pin != Hard {
+		w.spec.Affinities = append(w.spec.Affinities, affinity(targetNode, planned))
+	}
+	w.confine(group.Nodes)
+	for i, a := range w.asks {
+		gpus := gpusOf(group.Places, i)
+		if pin == Hard {
+			a.device.Constraints = append(a.device.Constraints, constraint(targetGPU, gpus))
+		} else {
+			a.device.Affinities = append(a.device.Affinities, affinity(targetGPU, gpus))
+		}
+	}
+	return nil
+}
+
+// repin changes only the list of nodes of a group that runs: whatever else
+// changed would restart it.
+func (p *planning) repin(w *wanted, group *Group) error {
+	group.Pin = Pin(w.spec.Meta[MetaPlanned])
+	old := w.nodes()
+	switch {
+	case old == nil:
+		return nil // it is not confined
+	case len(group.Short) > 0:
+		w.confine(nil)
+		group.Note = waitNote
+		return nil
+	}
+	var list []string
+	for _, alloc := range w.live {
+		list = withNode(list, alloc.NodeID, 0)
+	}
+	for _, node := range nodesOf(group.Places) {
+		list = withNode(list, node, 0)
+	}
+	switch {
+	case group.Pin == Shortlist && p.options.Extend:
+		best, err := p.placer.Shortlist(p.request(w), p.options.Shortlist)
+		if err != nil {
+			return err
+		}
+		for _, d := range best {
+			list = withNode(list, d.Node, p.options.Shortlist)
+		}
+	case len(group.Places) == 0:
+		list = old
+	default:
+		for _, node := range old {
+			list = withNode(list, node, 0)
+		}
+	}
+	group.Nodes = list
+	w.confine(list)
+	return nil
+}
+
+// writeLimits adds the limits to the device blocks.
+func (w *wanted) writeLimits() {
+	for i, a := range w.asks {
+		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
+	}
+}
+
+// mark notes in the group's meta that it bears a pin. It says which constraints
+// and affinities are the planner's: the last.
+func (w *wanted) mark(pin Pin) {
+	if w.spec.Meta == nil {
+		w.spec.Meta = map[string]string{}
+	}
+	w.spec.Meta[MetaPlanned] = string(pin)
+}
+
+// nodes returns the nodes that the group is confined to, nil if it is not.
+func (w *wanted) nodes() []string {
+	if n := len(w.spec.Constraints); n > 0 && isOneOf(w.spec.Constraints[n-1], targetNode) {
+		return strings.Split(w.spec.Constraints[n-1].RTarget, ",")
+	}
+	return nil
+}
+
+// confine replaces the list of nodes. Without nodes the group is not confined.
+func (w *wanted) confine(nodes []string) {
+	w.spec.Constraints = withoutLast(w.spec.Constraints, func(c *api.Constraint) bool { return isOneOf(c, targetNode) })
+	if len(nodes) > 0 {
+		w.spec.Constraints = append(w.spec.Constraints, constraint(targetNode, nodes))
+	}
+}
+
+// unpin takes out of a group what pin has written into it. Counts and the
+// spelling of names stay.
+func unpin(group *api.TaskGroup) {
+	if _, pinned := group.Meta[MetaPlanned]; !pinned {
+		return
+	}
+	if delete(group.Meta, MetaPlanned); len(group.Meta) == 0 {
+		group.Meta = nil
+	}
+	isNodes := func(c *api.Constraint) bool { return isOneOf(c, targetNode) }
+	group.Constraints = withoutLast(group.Constraints, isNodes)
+	group.Affinities = withoutLast(group.Affinities, func(a *api.Affinity) bool { return isPreference(a, targetNode) })
+	for _, d := range devices(group) {
+		isGPUs := func(c *api.Constraint) bool { return isOneOf(c, targetGPU) }
+		d.device.Constraints = withoutLast(d.device.Constraints, isGPUs)
+		for last := -1; last != len(d.device.Constraints); {
+			last = len(d.device.Constraints)
+			d.device.Constraints = withoutLast(d.device.Constraints, isLimit)
+		}
+		d.device.Affinities = withoutLast(d.device.Affinities, func(a *api.Affinity) bool { return isPreference(a, targetGPU) })
+	}
+}
+
+func constraint(target string, values []string) *api.Constraint {
+	return &api.Constraint{LTarget: target, Operand: oneOf, RTarget: strings.Join(values, ",")}
+}
+
+func affinity(target string, values []string) *api.Affinity {
+	return api.NewAffinity(target, oneOf, strings.Join(values, ","), pinWeight)
+}
+
+func isOneOf(c *api.Constraint, target string) bool { return c.LTarget == target && c.Operand == oneOf }
+
+func isPreference(a *api.Affinity, target string) bool {
+	return a.LTarget == target && a.Operand == oneOf && a.Weight != nil && *a.Weight == pinWeight
+}
+
+// withoutLast drops the last element if it is one of those.
+func withoutLast[T any](all []T, is func(T) bool) []T {
+	if n := len(all); n > 0 && is(all[n-1]) {
+		return all[:n-1]
+	}
+	return all
+}
+
+// withNode adds a node that is not there yet, unless there are so many already.
+func withNode(list []string, node string, most int) []string {
+	if slices.Contains(list, node) || most > 0 && len(list) >= most {
+		return list
+	}
+	return append(list, node)
+}
+
+func nodesOf(places []Place) []string {
+	var nodes []string
+	for _, place := range places {
+		nodes = withNode(nodes, place.Node, 0)
+	}
+	return nodes
+}
+
+// gpusOf returns the GPUs that were planned for an ask.
+func gpusOf(places []Place, ask int) []string {
+	var gpus []string
+	for _, place := range places {
+		gpus = withNode(gpus, place.Slices[ask].GPU, 0)
+	}
+	return gpus
+}

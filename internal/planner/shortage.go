@@ -1,0 +1,132 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/nomad/nomad/structs"
+
+	"nomad-gpu-mem/allocator/placement"
+)
+
+// Shortage says why instances of a group fit nowhere, and by how much.
+type Shortage struct {
+	Instances int      `json:"instances"`
+	Why       []string `json:"why"`
+}
+
+// shortage looks at every node. Nodes that are out are counted by reason; of
+// those with a GPU that is too full, the nearest miss is named.
+func (p *planning) shortage(w *wanted, instances int) Shortage {
+	request := p.request(w)
+	reasons := map[string]int{}
+	nearest := map[int]miss{}
+	for _, n := range p.cluster.Nodes {
+		node, known := p.placer.Node(n.ID)
+		if !known {
+			continue
+		}
+		if reason := p.refusal(w, request, node); reason != "" {
+			reasons[reason]++
+			continue
+		}
+		for i, a := range w.asks {
+			p.nearest(w, i, a, node, nearest)
+		}
+	}
+	s := Shortage{Instances: instances, Why: []string{}}
+	for _, i := range slices.Sorted(maps.Keys(nearest)) {
+		s.Why = append(s.Why, nearest[i].String())
+	}
+	for _, reason := range byCount(reasons) {
+		s.Why = append(s.Why, fmt.Sprintf("%s: %s", counted(reasons[reason], "node"), reason))
+	}
+	if len(s.Why) == 0 {
+		s.Why = append(s.Why, "no node offers GPU memory")
+	}
+	return s
+}
+
+// refusal says why a node cannot take an instance at all, "" if only its GPUs
+// are too full.
+func (p *planning) refusal(w *wanted, r placement.Request, node placement.Node) string {
+	switch reason := r.Fits(&node); {
+	case node.Out != "":
+		return node.Out
+	case reason != "":
+		return reason
+	case node.CPU < r.CPU:
+		return fmt.Sprintf("less than %d MHz of CPU free", r.CPU)
+	case node.MemoryMiB < r.MemoryMiB:
+		return fmt.Sprintf("less than %d MiB of memory free", r.MemoryMiB)
+	}
+	for _, a := range w.asks {
+		allowed := slices.ContainsFunc(node.Data.(*structs.Node).NodeResources.Devices, func(d *structs.NodeDeviceResource) bool {
+			return w.judge.gpu(d, a.device)
+		})
+		if !allowed {
+			return fmt.Sprintf("no GPU that task %q allows", a.task.Name)
+		}
+	}
+	return ""
+}
+
+// miss is how near an ask came to a place.
+type miss struct {
+	ask       ask
+	gpu, node string
+	free, of  int // units
+	wanted    int
+	alone     bool // the GPU has room, but not beside the group's other asks
+}
+
+func (p *planning) nearest(w *wanted, i int, a ask, node placement.Node, found map[int]miss) {
+	for _, g := range node.GPUs {
+		if g.Out != "" || !w.limits[i].allows(&g) || !w.judge.gpu(g.Data.(*gpuData).device, a.device) {
+			continue
+		}
+		m := miss{ask: a, gpu: g.ID, node: node.Name, free: g.Free, of: g.Units, wanted: w.unitsOn(i, g)}
+		m.alone = m.free >= m.wanted
+		best, seen := found[i]
+		if !seen || m.free-m.wanted > best.free-best.wanted {
+			found[i] = m
+		}
+	}
+}
+
+// unitsOn is how many units of a GPU an ask wants.
+func (w *wanted) unitsOn(i int, g placement.GPU) int {
+	switch a := w.asks[i]; {
+	case a.need.Whole:
+		return g.Units
+	case a.need.MiB > 0:
+		return (int(a.need.MiB) + g.UnitMiB - 1) / g.UnitMiB
+	default:
+		return w.count(i)
+	}
+}
+
+func (m miss) String() string {
+	if m.alone {
+		return fmt.Sprintf("task %q: GPU %s on %s has %d of %d units free and %d are wanted, but not together with the group's other asks",
+			m.ask.task.Name, m.gpu, m.node, m.free, m.of, m.wanted)
+	}
+	return fmt.Sprintf("task %q: %s short; the nearest is GPU %s on %s, with %d of %d units free where %d are wanted",
+		m.ask.task.Name, counted(m.wanted-m.free, "unit"), m.gpu, m.node, m.free, m.of, m.wanted)
+}
+
+// byCount sorts reasons, the most frequent first.
+func byCount(reasons map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
+	})
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
