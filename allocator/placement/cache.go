@@ -1,7 +1,7 @@
 package placement
 
-// maxClasses bounds the cache: 16 bytes a node and class.
-const maxClasses = 256
+// maxClasses bounds the cache: 12 bytes a node and class.
+const maxClasses = 512
 
 // cache keeps the scores of every node for the kinds of requests seen last.
 type cache struct {
@@ -13,14 +13,9 @@ type cache struct {
 // scored is a kind of request with the nodes' scores.
 type scored struct {
 	class
-	scores []entry // by position of the node
-	usedAt uint64
-}
-
-// entry is a node's score, for one version of the node.
-type entry struct {
-	score   int64
-	version uint32
+	scores  []int64  // by position of the node
+	version []uint32 // of the node that the score is of
+	usedAt  uint64
 }
 
 func newCache() cache { return cache{classes: map[string]*scored{}} }

@@ -29,12 +29,12 @@ func (p *Placer) Shortlist(r Request, count int) ([]Decision, error) {
 	}
 	var at []int32
 	for i := range s.scores {
-		if s.scores[i].score != unfit && p.allowed(int32(i), r.Fits) {
+		if s.scores[i] != unfit && p.allowed(int32(i), r.Fits) {
 			at = append(at, int32(i))
 		}
 	}
 	slices.SortFunc(at, func(i, j int32) int {
-		return cmp.Or(cmp.Compare(s.scores[j].score, s.scores[i].score), cmp.Compare(p.nodes[i].order, p.nodes[j].order))
+		return cmp.Or(cmp.Compare(s.scores[j], s.scores[i]), cmp.Compare(p.nodes[i].order, p.nodes[j].order))
 	})
 	if count > 0 {
 		at = at[:min(count, len(at))]
@@ -56,11 +56,12 @@ func (p *Placer) rank(r Request) (*scored, error) {
 	}
 	s := p.scores.of(r, p.kinds)
 	if missing := len(p.nodes) - len(s.scores); missing > 0 {
-		s.scores = append(s.scores, make([]entry, missing)...)
+		s.scores = append(s.scores, make([]int64, missing)...)
+		s.version = append(s.version, make([]uint32, missing)...)
 	}
 	for i, version := range p.version {
-		if e := &s.scores[i]; e.version != version {
-			*e = entry{score: p.assign(int32(i), &s.class), version: version}
+		if s.version[i] != version {
+			s.scores[i], s.version[i] = p.assign(int32(i), &s.class), version
 		}
 	}
 	return s, nil
@@ -78,8 +79,7 @@ func (p *Placer) retarget() {
 // best returns the position of the best node that is allowed.
 func (p *Placer) best(s *scored, fits func(*Node) string) (at int32, found bool) {
 	best, equal := int64(unfit), 0
-	for i := range s.scores {
-		score := s.scores[i].score
+	for i, score := range s.scores {
 		if score < best || score == unfit || !p.allowed(int32(i), fits) {
 			continue
 		}

@@ -34,13 +34,13 @@ type targetClass struct {
 func newTarget(demand []Class, policy Policy, s supply) *target {
 	t := &target{gpuMiB: s.gpuMiB(), price: make([]int64, len(s.kinds)), worth: make([]worth, len(s.kinds))}
 	t.addClasses(usual(demand, policy.Target.CoverPermille), policy.Target, s)
-	if policy.Weights.Stranding != 0 {
+	if policy.Weights[Stranding] != 0 {
 		t.setRates(demand, s)
 	}
-	if policy.Weights.Scarcity != 0 {
+	if policy.Weights[Scarcity] != 0 {
 		t.setPrices(demand, s)
 	}
-	if policy.Weights.Misfit != 0 {
+	if policy.Weights[Misfit] != 0 {
 		t.setWorth(demand, s)
 	}
 	return t

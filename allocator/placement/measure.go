@@ -21,13 +21,13 @@ type group struct {
 // baseline returns the measures of a node as it is. They are kept until the
 // node or the demand changes. The node must be loaded, with nothing placed.
 func (p *Placer) baseline(at int32) baseline {
-	n, w := &p.nodes[at], &p.policy.Weights
+	n, weights := &p.nodes[at], &p.policy.Weights
 	if n.nowVersion != p.version[at] {
 		n.now, n.nowVersion = baseline{}, p.version[at]
-		if w.Fragmentation != 0 {
+		if weights[Fragmentation] != 0 {
 			n.now.fragments = p.target.fragments(&p.work, n.spec.CPU, n.spec.MemoryMiB)
 		}
-		if w.Stranding != 0 {
+		if weights[Stranding] != 0 {
 			n.now.stranded = p.target.stranded(p.work.free, n.spec.CPU)
 		}
 	}
@@ -36,26 +36,41 @@ func (p *Placer) baseline(at int32) baseline {
 
 // score weighs the measures of the place in p.work.
 func (p *Placer) score() int64 {
-	w, weigh, t := &p.work, &p.policy.Weights, p.target
-	score := int64(weigh.Remainder) * int64(w.remainder) << fraction
-	if weigh.Fragmentation != 0 || weigh.Fragments != 0 {
-		after := t.fragments(w, w.cpu, w.mem)
-		growth := after - w.before.fragments
-		if p.policy.Buckets {
-			growth = t.bucket(growth)
+	var score int64
+	for m, weight := range &p.policy.Weights {
+		if weight != 0 {
+			score += int64(weight) * p.measure(Measure(m))
 		}
-		score += int64(weigh.Fragmentation)*growth + int64(weigh.Fragments)*inLoad(after, w.size)
 	}
-	if weigh.Stranding != 0 {
-		score += int64(weigh.Stranding) * (t.stranded(w.free, w.cpu) - w.before.stranded)
+	return score
+}
+
+// measure measures the place in p.work.
+func (p *Placer) measure(m Measure) int64 {
+	w, t := &p.work, p.target
+	switch m {
+	case Misfit:
+		return w.misfit
+	case Fragmentation:
+		growth := t.fragments(w, w.cpu, w.mem) - w.before.fragments
+		if p.policy.Buckets {
+			return t.bucket(growth)
+		}
+		return growth
+	case Stranding:
+		return t.stranded(w.free, w.cpu) - w.before.stranded
+	case Scarcity:
+		return w.scarcity
+	case Remainder:
+		return int64(w.remainder) << fraction
+	case NodeLoad:
+		return inLoad(int64(w.size-w.free)<<fraction, w.size)
+	case Imbalance:
+		return w.imbalance()
+	case Fragments:
+		return inLoad(t.fragments(w, w.cpu, w.mem), w.size)
 	}
-	if weigh.NodeLoad != 0 {
-		score += int64(weigh.NodeLoad) * inLoad(int64(w.size-w.free)<<fraction, w.size)
-	}
-	if weigh.Imbalance != 0 {
-		score += int64(weigh.Imbalance) * w.imbalance()
-	}
-	return score + int64(weigh.Scarcity)*w.scarcity + int64(weigh.Misfit)*w.misfit
+	return 0
 }
 
 // fragments is the free GPU memory that future tasks cannot use, as a mean over

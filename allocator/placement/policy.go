@@ -17,19 +17,34 @@ type Policy struct {
 	Target  Target // which demand it looks at, if any
 }
 
-// Weights are in thousandths, negative for what is to be avoided. Measures in
-// MiB: of GPU memory, and what the placement changes. Measures in load: parts
-// in a thousand of the node's GPU memory, after the placement.
-type Weights struct {
-	Fragmentation int // MiB: growth of free memory that future tasks cannot use, mean over the demand
-	Misfit        int // MiB: growth of free memory that tasks will not fill, however well they are placed
-	Stranding     int // MiB: growth of free memory beyond what the node's free CPU can serve
-	Scarcity      int // MiB: taken, as far as tasks that can go nowhere else will miss it
-	Remainder     int // MiB: left on the chosen GPUs
-	NodeLoad      int // load: memory in use on the node
-	Imbalance     int // load: mean distance of the node's GPUs from their mean
-	Fragments     int // load: fragmentation after the placement
+// Weights say how much each measure of a place counts, in thousandths; negative
+// for what is to be avoided.
+type Weights [measures]int
+
+// Measure is something that makes places better or worse. Those in MiB are of
+// GPU memory and say what the placement changes. Those in load are parts in a
+// thousand of the node's GPU memory and say what is after it.
+type Measure int
+
+// The measures.
+const (
+	Misfit        Measure = iota // MiB: growth of free memory that tasks will not fill, however well they are placed
+	Fragmentation                // MiB: growth of free memory that the next task cannot use, mean over the demand
+	Stranding                    // MiB: growth of free memory beyond what the node's free CPU can serve
+	Scarcity                     // MiB: taken, as far as tasks that may not go everywhere will miss it
+	Remainder                    // MiB: left on the chosen GPUs
+	NodeLoad                     // load: memory in use on the node
+	Imbalance                    // load: distance of the node's GPUs from their mean
+	Fragments                    // load: fragmentation
+	measures      = iota
+)
+
+var measureNames = [measures]string{
+	"misfit", "fragmentation", "stranding", "scarcity", "remainder", "node load", "imbalance", "fragments",
 }
+
+// String is the measure's name.
+func (m Measure) String() string { return measureNames[m] }
 
 // Ties says which of several best places is taken.
 type Ties int
@@ -59,7 +74,7 @@ var policies = []Policy{
 		About:   "waste least: leave memory that future tasks can fill, and CPU beside it",
 		Weights: Weights{Misfit: -10_000, Fragmentation: -1000, Stranding: -600, Scarcity: -500, Remainder: -50},
 		Ties:    TiesShuffled,
-		Target:  Target{GPUOnly: true, BySize: true},
+		Target:  Target{CoverPermille: 990, GPUOnly: true, BySize: true},
 	},
 	{
 		Name:    "fgd",
@@ -92,7 +107,7 @@ var policies = []Policy{
 		About:   "even load over nodes, and over a node's GPUs, and room for future tasks; three weights",
 		Weights: Balanced(1, 1, 1),
 		Ties:    TiesShuffled,
-		Target:  Target{GPUOnly: true, BySize: true},
+		Target:  Target{CoverPermille: 990, GPUOnly: true, BySize: true},
 	},
 	{Name: "sequential", About: "the first node that fits, in their order", Ties: TiesByOrder},
 	{Name: "random", About: "any node that fits", Ties: TiesRandom},
