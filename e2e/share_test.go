@@ -46,18 +46,7 @@ func TestTwoJobsShareOneGPU(t *testing.T) {
 func TestJobWaitsForFreeUnits(t *testing.T) {
 	shared.start(t, gpuJob("wait-holder", 20, onGPU(bigGPU)))
 	shared.submit(t, gpuJob("wait-next", 12))
-	eventually(t, startTime, "the job is blocked", func() error {
-		evals, _, err := shared.nomad.Jobs().Evaluations("wait-next", nil)
-		if err != nil {
-			return err
-		}
-		for _, eval := range evals {
-			if eval.Status == "blocked" {
-				return nil
-			}
-		}
-		return fmt.Errorf("%d evaluations, none is blocked", len(evals))
-	})
+	shared.waitBlocked(t, "wait-next")
 
 	shared.remove(t, "wait-holder")
 	shared.waitRunning(t, "wait-next")
