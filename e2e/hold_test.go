@@ -1,0 +1,91 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/consul"
+)
+
+// A person takes a slice beside a task. While they have it Nomad is not offered
+// it; then it is back.
+func TestClaimOutsideNomad(t *testing.T) {
+	task := shared.start(t, gpuJob("claim-neighbour", 6, onGPU(bigGPU)))
+	out := shared.cli(t, "claim", "--gpu", bigGPU, "--memory", "8GiB", "--",
+		"sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES, $GPU_MEM_LIMIT_MIB MiB; "+filepath.Join("..", "bin", "nomad-gpu-mem")+" status --gpu "+bigGPU)
+	must.StrContains(t, out, "sees "+bigGPU+", 8192 MiB")
+	must.StrContains(t, out, "held")
+	must.StrContains(t, out, "held outside Nomad")
+	must.Eq(t, task.ID, shared.waitRunning(t, "claim-neighbour").ID)
+	shared.waitHealthy(t, bigGPU, 23)
+	must.Len(t, 1, shared.claims(t))
+}
+
+// A claim whose task has ended is found and given back; that of a task that runs
+// is neither.
+func TestDoctorMendsALeak(t *testing.T) {
+	runs := shared.start(t, gpuJob("doctor-runs", 2))
+	ended := shared.start(t, gpuJob("doctor-ended", 2))
+	_, _, err := shared.nomad.Jobs().Deregister("doctor-ended", false, nil)
+	must.NoError(t, err)
+	eventually(t, startTime, "the claim is given back", func() error {
+		if claims := shared.claims(t); len(claims) != 1 {
+			return fmt.Errorf("%d claims", len(claims))
+		}
+		return nil
+	})
+	must.Eq(t, 0, shared.doctor(t))
+
+	shared.leak(t, ended.ID)
+	eventually(t, startTime, "the doctor finds the leak", func() error { // once Nomad knows of the end
+		if code := shared.doctor(t); code != 5 {
+			return fmt.Errorf("exit code %d", code)
+		}
+		return nil
+	})
+	must.Len(t, 2, shared.claims(t))
+	must.Eq(t, 0, shared.doctor(t, "--fix"))
+	must.Eq(t, runs.ID, shared.claims(t)[0].Alloc)
+	must.Len(t, 1, shared.claims(t))
+}
+
+// leak writes a claim of an hour ago for an allocation.
+func (c *cluster) leak(t *testing.T, alloc string) {
+	t.Helper()
+	store, err := consul.New(consul.Config{Address: c.vars["CONSUL_HTTP_ADDR"], Prefix: "gpu-mem"})
+	must.NoError(t, err)
+	defer store.Close()
+	table := allocator.NewTable(store, allocator.WithClock(func() time.Time { return time.Now().UTC().Add(-time.Hour) }))
+	host, err := os.Hostname()
+	must.NoError(t, err)
+	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: "n", NodeName: host}
+	booking := allocator.Booking{GPU: bigGPU, UnitMiB: 1024, Of: 23, Units: allocator.NewUnitSet(20, 21)}
+	must.NoError(t, table.Claim(t.Context(), owner, alloc+"/leaked", []allocator.Booking{booking}))
+}
+
+// doctor runs the command and returns its exit code.
+func (c *cluster) doctor(t *testing.T, args ...string) int {
+	t.Helper()
+	cmd := exec.Command(filepath.Join("..", "bin", "nomad-gpu-mem"), append([]string{"doctor"}, args...)...)
+	cmd.Env = os.Environ()
+	for key, value := range c.vars {
+		cmd.Env = append(cmd.Env, key+"="+value)
+	}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
+		return exit.ExitCode()
+	}
+	must.NoError(t, err)
+	return 0
+}
