@@ -2,28 +2,51 @@ package driver
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
-	"golang.org/x/sys/unix"
 )
 
-// devices hands host devices to the container, except the nodes of NVIDIA GPUs:
-// those come from the runtime, for the booked GPUs only.
+// devices hands host devices to the container, except those of NVIDIA GPUs: they
+// come from the runtime, for the booked GPUs only.
 func (b *blueprint) devices() error {
 	for _, d := range b.job.Devices {
-		if err := checkDevice(d); err != nil {
-			return err
+		mappings, err := d.mappings(hostDevices{root: "/"})
+		if err != nil {
+			return fmt.Errorf("config.devices: %w", err)
 		}
-		b.host.Devices = append(b.host.Devices, deviceMapping(d.HostPath, d.ContainerPath, d.CgroupPermissions))
+		b.host.Devices = append(b.host.Devices, mappings...)
 	}
 	for _, d := range b.task.Devices {
 		b.host.Devices = append(b.host.Devices, deviceMapping(d.HostPath, d.TaskPath, d.Permissions))
 	}
 	return nil
+}
+
+// mappings are the nodes that a job's entry stands for. The container finds them
+// under the names that the job used.
+func (d Device) mappings(host hostDevices) ([]container.DeviceMapping, error) {
+	if d.HostPath == "" {
+		return nil, fmt.Errorf("host_path must name a device of the host")
+	}
+	if strings.Trim(d.CgroupPermissions, "rwm") != "" {
+		return nil, fmt.Errorf("%s: cgroup_permissions %q may have only r, w and m", d.HostPath, d.CgroupPermissions)
+	}
+	at, nodes, err := host.nodes(d.HostPath)
+	if err != nil {
+		return nil, err
+	}
+	inside := d.ContainerPath
+	if inside == "" {
+		inside = filepath.Clean(d.HostPath)
+	}
+	mappings := make([]container.DeviceMapping, len(nodes))
+	for i, node := range nodes {
+		name := filepath.Join(inside, strings.TrimPrefix(node, at))
+		mappings[i] = deviceMapping(node, name, d.CgroupPermissions)
+	}
+	return mappings, nil
 }
 
 func deviceMapping(host, inside, permissions string) container.DeviceMapping {
@@ -34,58 +57,4 @@ func deviceMapping(host, inside, permissions string) container.DeviceMapping {
 		permissions = "rwm"
 	}
 	return container.DeviceMapping{PathOnHost: host, PathInContainer: inside, CgroupPermissions: permissions}
-}
-
-func checkDevice(d Device) error {
-	if d.HostPath == "" {
-		return fmt.Errorf("config.devices: host_path must name a device of the host")
-	}
-	if strings.Trim(d.CgroupPermissions, "rwm") != "" {
-		return fmt.Errorf("config.devices %s: cgroup_permissions %q may have only r, w and m", d.HostPath, d.CgroupPermissions)
-	}
-	if !filepath.IsAbs(d.HostPath) {
-		return fmt.Errorf("config.devices: %q is not a path; GPUs are given by device blocks only", d.HostPath)
-	}
-	if node := nvidiaNode(d.HostPath); node != "" {
-		return fmt.Errorf("config.devices %s would give %s to the container: GPUs are given by device blocks only", d.HostPath, node)
-	}
-	return nil
-}
-
-// nvidiaNode returns a device node of the NVIDIA driver that path leads to, or "".
-// Docker follows links, and hands out every node below a directory.
-func nvidiaNode(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	if path = filepath.Clean(path); path == "/" {
-		return "/dev/nvidia*"
-	}
-	found := ""
-	_ = filepath.WalkDir(path, func(node string, entry fs.DirEntry, err error) error {
-		if isNvidia(node) {
-			found = node
-			return fs.SkipAll
-		}
-		return nil // what cannot be read holds nothing that Docker could hand out
-	})
-	return found
-}
-
-// isNvidia knows a node by its name, by the driver's device number whatever the
-// name, or, for a graphics node, by the vendor of its PCI device.
-func isNvidia(node string) bool {
-	const nvidiaMajor, nvidiaVendor = 195, "0x10de"
-	if strings.HasPrefix(node, "/dev/nvidia") {
-		return true
-	}
-	var stat unix.Stat_t
-	if unix.Stat(node, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(stat.Rdev) == nvidiaMajor {
-		return true
-	}
-	if !strings.HasPrefix(node, "/dev/dri/") {
-		return false
-	}
-	vendor, err := os.ReadFile(filepath.Join("/sys/class/drm", filepath.Base(node), "device/vendor"))
-	return err == nil && strings.TrimSpace(string(vendor)) == nvidiaVendor
 }

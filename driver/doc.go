@@ -14,7 +14,7 @@
 //	taskconfig.go  taskspec.go        the job's config block
 //	start.go  claim.go                StartTask, step by step
 //	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
-//	container.go  container_*.go      the container, one subject a file; paths.go: which host paths a job may use
+//	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them
 //	recover.go                        taking up tasks of an earlier process
 //	stop.go  destroy.go  inspect.go   WaitTask, StopTask, SignalTask; DestroyTask; InspectTask
