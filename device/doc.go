@@ -10,12 +10,23 @@
 //	about.go        what the plugin is: its name, schema and configuration
 //	plugin.go       the plugin and what it is given
 //	poll.go         the only loop that reads GPUs
-//	inventory.go    pure: what is offered after a reading; health.go judges
+//	watch.go        the only loop that reads the table: claims and cordons
+//	user.go         for whom a process on a GPU runs; cgroup.go parses
 //	board.go        where the newest inventory hangs for all to see
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics
 //	publish.go      to the allocation table
 //	reserve.go      what a task is given that Nomad placed here
+//
+// What is offered is decided by pure functions of what was read:
+//
+//	inventory.go    all GPUs after a reading; selection.go: which of them
+//	offer.go        one GPU that can be read: its units, and which can be used
+//	health.go       what NVML's counters say; xid.go, what its events say
+//	record.go       how far a GPU that has failed is trusted
+//	holdings.go     what the table says of one GPU
+//	occupancy.go    who uses its memory; pressure.go: with patience
+//	withhold.go     which units cannot be used
 //
 // # What must hold
 //
@@ -32,5 +43,9 @@
 // that is gone, and give them to others when it comes back.
 //
 // Neither NVML nor the table can delay the others, Reserve or Nomad: only the
-// poll touches NVML, with a deadline, and only the publisher the table.
+// poll touches NVML, with a deadline, and only the watch and the publisher the
+// table. When the table cannot be read, what it said last counts.
+//
+// A unit that its own task uses is never withheld for that, and nothing is
+// withheld for what is not known.
 package device

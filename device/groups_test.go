@@ -1,6 +1,8 @@
 package device
 
 import (
+	"os"
+	"reflect"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/shared/structs"
@@ -98,4 +100,47 @@ func TestUnhealthyGPU(t *testing.T) {
 	}
 	must.Eq(t, 2, intOf(group, "units"))
 	must.Eq(t, 0, intOf(group, "healthy_units"))
+}
+
+// docs/device-plugin.md names all that Nomad shows of a GPU.
+func TestDocumentationNamesAttributesAndStatistics(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/device-plugin.md")
+	must.NoError(t, err)
+	instance := full()
+	instance.MIGProfile, instance.Parent = "1g.5gb", "GPU-0"
+	i := history(t, Config{}, []nvml.GPU{instance})
+	i.cuda = &nvml.Version{Major: 12}
+	for name := range deviceGroups(i)[0].Attributes {
+		must.StrContains(t, string(text), "`"+name+"`")
+	}
+	for name := range gpuStats(i.offered[0]) {
+		must.StrContains(t, string(text), "`"+name+"`")
+	}
+	for name := range sliceStats(slice{}) {
+		must.StrContains(t, string(text), "`"+name+"`")
+	}
+}
+
+func TestSameOffer(t *testing.T) {
+	t.Parallel()
+	base := history(t, Config{}, []nvml.GPU{full()})
+	for name, tc := range map[string]struct {
+		change func(*nvml.GPU)
+		same   bool
+	}{
+		"nothing":     {func(*nvml.GPU) {}, true},
+		"use":         {func(g *nvml.GPU) { g.Memory.UsedMiB = 5000; g.Processes = []nvml.Process{{PID: 1}} }, true},
+		"temperature": {func(g *nvml.GPU) { g.TemperatureC = ptr[uint64](80) }, true},
+		"index":       {func(g *nvml.GPU) { g.Index++ }, false},
+		"power limit": {func(g *nvml.GPU) { g.PowerLimitW = ptr[uint64](1) }, false},
+		"memory":      {func(g *nvml.GPU) { g.Memory.TotalMiB -= 2048 }, false},
+		"health":      {func(g *nvml.GPU) { g.Err = errLost }, false},
+	} {
+		g := full()
+		tc.change(&g)
+		next := history(t, Config{}, []nvml.GPU{full()}, []nvml.GPU{g})
+		must.Eq(t, tc.same, sameOffer(base, next), must.Sprint(name))
+		must.Eq(t, tc.same, reflect.DeepEqual(deviceGroups(base), deviceGroups(next)), must.Sprint(name))
+	}
 }

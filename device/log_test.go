@@ -33,6 +33,21 @@ func log(t *testing.T, c Config, readings ...[]nvml.GPU) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
+// xidLog is what the operator is told when a GPU that is well reports Xids.
+func xidLog(t *testing.T, xids ...nvml.Xid) []string {
+	t.Helper()
+	set, err := Config{}.settings()
+	must.NoError(t, err)
+	var out strings.Builder
+	logger := hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true})
+	s := &nvml.Snapshot{GPUs: []nvml.GPU{gpuOf("GPU-1", 8192, 0)}}
+	before := inventory{}.after(reading{at: time.Unix(1, 0), snapshot: s}, set)
+	logChanges(logger, inventory{}, before, set)
+	s = &nvml.Snapshot{GPUs: s.GPUs, Xids: xids}
+	logChanges(logger, before, before.after(reading{at: time.Unix(2, 0), snapshot: s}, set), set)
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
 // says checks that each line has all words of one expectation, in order.
 func says(t *testing.T, lines []string, want ...[]string) {
 	t.Helper()
