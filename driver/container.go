@@ -47,7 +47,8 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 	}
 	// Last, so that nothing before it can change what the container sees.
 	b.config.Env, remarks = environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
-	return docker.Spec{Name: containerName(o.task), Config: &b.config, Host: &b.host, Network: b.network}, remarks, nil
+	spec = docker.Spec{Name: containerName(o.task), Config: &b.config, Host: &b.host, Network: b.network, MAC: o.job.MACAddress}
+	return spec, remarks, nil
 }
 
 // blueprint is a container in the making. Each of its methods fills in one subject.

@@ -30,7 +30,6 @@ func (b *blueprint) networking() error {
 	}
 	b.host.NetworkMode = container.NetworkMode(mode)
 	b.config.Hostname = c.Hostname
-	b.config.MacAddress = c.MACAddress //nolint:staticcheck // daemons before API 1.44 know no other place
 	if err := b.dns(); err != nil {
 		return err
 	}
@@ -66,10 +65,10 @@ func (b *blueprint) dns() error {
 
 func (b *blueprint) endpoint() {
 	c := b.job
-	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" && c.MACAddress == "" {
+	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" {
 		return
 	}
-	settings := &network.EndpointSettings{Aliases: c.NetworkAliases, MacAddress: c.MACAddress}
+	settings := &network.EndpointSettings{Aliases: c.NetworkAliases}
 	if c.IPv4Address != "" || c.IPv6Address != "" {
 		settings.IPAMConfig = &network.EndpointIPAMConfig{IPv4Address: c.IPv4Address, IPv6Address: c.IPv6Address}
 	}

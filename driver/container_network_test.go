@@ -22,6 +22,8 @@ func TestContainerNetwork(t *testing.T) {
 			extra_hosts = ["a:1.2.3.4"]`, ``))
 		must.Eq(t, "default", string(spec.Host.NetworkMode))
 		must.Eq(t, "h", spec.Config.Hostname)
+		must.Eq(t, "02:68:b3:29:da:98", spec.MAC)
+		must.MapEmpty(t, spec.Network.EndpointsConfig)
 		must.Eq(t, []string{"1.1.1.1"}, spec.Host.DNS)
 		must.Eq(t, []string{"example.org"}, spec.Host.DNSSearch)
 		must.Eq(t, []string{"ndots:1"}, spec.Host.DNSOptions)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/versions"
 )
 
 // Spec describes a container to create.
@@ -17,6 +19,7 @@ type Spec struct {
 	Config  *container.Config
 	Host    *container.HostConfig
 	Network *network.NetworkingConfig
+	MAC     string // of the container in the network of its NetworkMode; empty: the daemon chooses
 }
 
 // Create makes a container and returns its ID.
@@ -47,11 +50,48 @@ const conflicts = 5
 
 func (c *Client) create(ctx context.Context, spec Spec) (id string, err error) {
 	err = c.timing.retry(ctx, func() error {
+		spec, err := c.withMAC(ctx, spec)
+		if err != nil {
+			return err
+		}
 		created, err := c.api.ContainerCreate(ctx, spec.Config, spec.Host, spec.Network, nil, spec.Name)
 		id = created.ID
 		return err
 	})
 	return id, err
+}
+
+// macPerNetwork is the API version since which a MAC address belongs to a network. The client refuses it there with an older
+// daemon, and removes it from the container's configuration with a newer one.
+const macPerNetwork = "1.44"
+
+// withMAC puts the MAC address of spec where the daemon looks for it.
+func (c *Client) withMAC(ctx context.Context, spec Spec) (Spec, error) {
+	if spec.MAC == "" {
+		return spec, nil
+	}
+	daemon, err := c.api.Ping(ctx)
+	if err != nil {
+		return spec, err
+	}
+	if versions.LessThan(daemon.APIVersion, macPerNetwork) {
+		config := *spec.Config
+		config.MacAddress = spec.MAC //nolint:staticcheck // the only place that old daemons know
+		spec.Config = &config
+		return spec, nil
+	}
+	endpoints := map[string]*network.EndpointSettings{}
+	if spec.Network != nil {
+		maps.Copy(endpoints, spec.Network.EndpointsConfig)
+	}
+	name, endpoint := string(spec.Host.NetworkMode), network.EndpointSettings{}
+	if given := endpoints[name]; given != nil {
+		endpoint = *given
+	}
+	endpoint.MacAddress = spec.MAC
+	endpoints[name] = &endpoint
+	spec.Network = &network.NetworkingConfig{EndpointsConfig: endpoints}
+	return spec, nil
 }
 
 // settle looks at the container that has the name of spec: it returns its ID if it is to be adopted, and removes it if not.

@@ -59,7 +59,7 @@ func sentinel(err error) error {
 		return is
 	}
 	switch {
-	case cerrdefs.IsNotFound(err):
+	case noContainer(err):
 		return ErrNotFound
 	case unreachable(err):
 		return ErrUnavailable
@@ -90,6 +90,11 @@ func sentinelOfText(text string) error {
 		}
 	}
 	return nil
+}
+
+// noContainer reports whether the daemon has no such container. Its status alone may speak of a network, a volume or a plugin.
+func noContainer(err error) bool {
+	return cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such container")
 }
 
 func unreachable(err error) bool {

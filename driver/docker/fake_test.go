@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 type fakeDaemon struct {
 	// create answers POST /images/create: it writes the daemon's messages with say, and may wait for ctx to end.
 	create func(ctx context.Context, say func(string, ...any))
+
+	version string // of its API; empty means 1.44
 
 	mu      sync.Mutex
 	present map[string]bool         // images that are there
@@ -39,7 +42,7 @@ func (d *fakeDaemon) start(t *testing.T, cfg Config) *Client {
 }
 
 func (d *fakeDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Api-Version", "1.44")
+	w.Header().Set("Api-Version", cmp.Or(d.version, "1.44"))
 	_, path, versioned := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {
 	case !versioned: // /_ping

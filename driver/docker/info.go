@@ -18,6 +18,13 @@ type Info struct {
 	Runtimes      []string // sorted
 }
 
+// ID asks the daemon who it is. It keeps its ID with its data, over restarts; another ID means other containers. ErrUnavailable if
+// it is away.
+func (c *Client) ID(ctx context.Context) (string, error) {
+	got, err := c.api.Info(ctx)
+	return got.ID, wrap(err, "asking docker for its ID")
+}
+
 // Info asks the daemon for its version and abilities. ErrUnavailable if it is away.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	got, err := c.api.Info(ctx)

@@ -27,10 +27,11 @@ type Container struct {
 	OOMKilled   bool
 	Error       string // why it could not start
 	Labels      map[string]string
-	NetworkName string // its first network, by name, in which it has an IPv4 address
-	IP, IPv6    string // in that network; empty if none
-	Networks    int    // how many networks it is in
-	SandboxKey  string // path of its network namespace
+	Mounts      map[string]string // source of each mounted path of the host, by where it is in the container
+	NetworkName string            // its first network, by name, in which it has an IPv4 address
+	IP, IPv6    string            // in that network; empty if none
+	Networks    int               // how many networks it is in
+	SandboxKey  string            // path of its network namespace
 	TTY         bool
 }
 
@@ -64,12 +65,21 @@ func containerOf(got container.InspectResponse) Container {
 		c.Labels = got.Config.Labels
 		c.TTY = got.Config.Tty
 	}
+	c.Mounts = sources(got.Mounts)
 	if got.NetworkSettings != nil {
 		c.SandboxKey = got.NetworkSettings.SandboxKey
 		c.Networks = len(got.NetworkSettings.Networks)
 		c.NetworkName, c.IP, c.IPv6 = addressOf(got.NetworkSettings.Networks)
 	}
 	return c
+}
+
+func sources(mounts []container.MountPoint) map[string]string {
+	by := make(map[string]string, len(mounts))
+	for _, m := range mounts {
+		by[m.Destination] = m.Source
+	}
+	return by
 }
 
 // addressOf picks the network that a container is reached in.
@@ -92,7 +102,8 @@ func parseTime(s string) time.Time {
 }
 
 // List returns the containers, stopped ones too, that carry all labels; a label with the value "" matches any value. Filled in
-// are only ID, Name, Image, Status, Running, CreatedAt and Labels.
+// are only ID, Name, Image, Status, Running, CreatedAt, Labels and
+// Mounts.
 func (c *Client) List(ctx context.Context, labels map[string]string) ([]Container, error) {
 	match := filters.NewArgs()
 	for key, value := range labels {
@@ -123,6 +134,7 @@ func containerOfSummary(s container.Summary) Container {
 		Running:   slices.Contains(running, s.State),
 		CreatedAt: time.Unix(s.Created, 0),
 		Labels:    s.Labels,
+		Mounts:    sources(s.Mounts),
 	}
 	if len(s.Names) > 0 {
 		c.Name = strings.TrimPrefix(s.Names[0], "/")
