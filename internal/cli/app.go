@@ -135,7 +135,7 @@ func (a App) newRoot() *cobra.Command {
 	table := &tableFlags{getenv: a.Getenv}
 	table.register(root.PersistentFlags())
 	root.AddCommand(a.newStatus(table), a.newCordon(table), a.newUncordon(table), a.newDoctor(table),
-		a.newClaim(table), a.newRelease(table), newVersion())
+		a.newClaim(table), a.newRelease(table), a.newSimulate(), newVersion())
 	return root
 }
 

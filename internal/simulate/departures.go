@@ -1,0 +1,88 @@
+package simulate
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+)
+
+// Departures is a test in which tasks come and go: they arrive at random times
+// and live for random times. Those for which there is no room are lost.
+type Departures struct {
+	Load   float64 // what tasks ask for on average, as a share of the capacity
+	Lives  float64 // mean lifetimes that are measured
+	WarmUp float64 // mean lifetimes before that
+}
+
+// Figures is the share in use, on average over time.
+func (d Departures) Figures() []string { return []string{fmt.Sprintf("at load %.1f", d.Load)} }
+
+// Arrivals is about how many tasks Run will play.
+func (d Departures) Arrivals(t *Trace) int { return int((d.WarmUp + d.Lives) * d.rate(t)) }
+
+// rate is how many tasks arrive in a mean lifetime, which is the unit of time.
+func (d Departures) rate(t *Trace) float64 { return d.Load * float64(t.Capacity()) / t.meanMilli() }
+
+// Run plays the test.
+func (d Departures) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, tick func()) (Result, error) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	rate, end := d.rate(t), d.WarmUp+d.Lives
+	var running lives
+	var now, area float64
+	allocated := 0
+	pass := func(to float64) { // time passes
+		if from := max(now, d.WarmUp); to > from {
+			area += float64(allocated) * (min(to, end) - from)
+		}
+		now = to
+	}
+	for number := 0; ; number++ {
+		arrival := now + random.ExpFloat64()/rate
+		task, lifetime := t.Tasks[random.IntN(len(t.Tasks))], random.ExpFloat64()
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		for len(running) > 0 && running[0].until < min(arrival, end) {
+			gone := heap.Pop(&running).(life)
+			pass(gone.until)
+			if err := s.End(gone.number); err != nil {
+				return Result{}, err
+			}
+			allocated -= gone.milli
+		}
+		pass(min(arrival, end))
+		if arrival >= end {
+			return Result{Figures: []float64{100 * area / d.Lives / float64(t.Capacity())}}, nil
+		}
+		ok, err := s.Place(number, task)
+		if err != nil {
+			return Result{}, err
+		}
+		if ok {
+			allocated += task.Milli
+			heap.Push(&running, life{until: arrival + lifetime, number: number, milli: task.Milli})
+		}
+		tick()
+	}
+}
+
+// life is a running task.
+type life struct {
+	until         float64
+	number, milli int
+}
+
+// lives is a heap: the next to end is the first.
+type lives []life
+
+func (l lives) Len() int           { return len(l) }
+func (l lives) Less(i, j int) bool { return l[i].until < l[j].until }
+func (l lives) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l *lives) Push(x any)        { *l = append(*l, x.(life)) }
+func (l *lives) Pop() any {
+	old := *l
+	last := old[len(old)-1]
+	*l = old[:len(old)-1]
+	return last
+}

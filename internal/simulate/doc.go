@@ -1,0 +1,16 @@
+// Package simulate plays a trace of tasks against a scheduler and measures how
+// much of the cluster's GPU capacity ends up in use.
+//
+// Where to look:
+//
+//   - trace.go: reading a trace in the format of the public openb trace
+//   - scheduler.go: Scheduler, what is measured, and policies as schedulers
+//   - inflation.go: a test in which tasks only come
+//   - departures.go: a test in which they come and go
+//   - experiment.go: several schedulers, several seeds, at once
+//   - table.go, plot.go: the results for people and for programs
+//   - nomad: Nomad's own scheduler, with and without steering
+//
+// A seed decides all that is random: the order of tasks, the times, and which
+// of equal places a policy takes. The same seed gives the same result.
+package simulate

@@ -1,0 +1,73 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+)
+
+// Inflation is a test without departures: tasks arrive until what they ask for
+// is a multiple of the cluster. Those for which there is no room are dropped.
+type Inflation struct {
+	UpTo float64 // of the capacity, such as 1.3
+}
+
+// Curve is how much of the cluster is allocated after how much has arrived,
+// both as shares of its capacity.
+type Curve []Point
+
+// Point is a point of a Curve.
+type Point struct{ Arrived, Allocated float64 }
+
+// At is the share that is allocated when this share has arrived.
+func (c Curve) At(arrived float64) float64 {
+	allocated := 0.0
+	for _, p := range c {
+		if p.Arrived > arrived {
+			break
+		}
+		allocated = p.Allocated
+	}
+	return allocated
+}
+
+// Figures are the shares in use when the capacity has arrived, and at the end.
+func (i Inflation) Figures() []string {
+	return []string{"at 100 %", fmt.Sprintf("at %.0f %%", 100*i.UpTo)}
+}
+
+// Arrivals is about how many tasks Run will play.
+func (i Inflation) Arrivals(t *Trace) int {
+	return int(i.UpTo * float64(t.Capacity()) / t.meanMilli())
+}
+
+// Run plays the test. The tasks arrive in an order that the seed shuffles; when
+// all have come, any of them comes again.
+func (i Inflation) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, tick func()) (Result, error) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	order := random.Perm(len(t.Tasks))
+	capacity := float64(t.Capacity())
+	end := i.UpTo * capacity
+	var curve Curve
+	arrived, allocated := 0, 0
+	for number := 0; float64(arrived) < end; number++ {
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		task := t.Tasks[random.IntN(len(t.Tasks))]
+		if number < len(order) {
+			task = t.Tasks[order[number]]
+		}
+		ok, err := s.Place(number, task)
+		if err != nil {
+			return Result{}, err
+		}
+		arrived += task.Milli
+		if ok {
+			allocated += task.Milli
+		}
+		curve = append(curve, Point{Arrived: float64(arrived) / capacity, Allocated: float64(allocated) / capacity})
+		tick()
+	}
+	return Result{Figures: []float64{100 * curve.At(1), 100 * curve[len(curve)-1].Allocated}, Curve: curve}, nil
+}

@@ -1,0 +1,70 @@
+package nomad
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/hashicorp/nomad/nomad/structs"
+	device "github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"nomad-gpu-mem/allocator/placement"
+)
+
+// The trace shares GPUs in hundredths, though it counts thousandths. Nomad keeps
+// an object for every unit, so they are hundredths here.
+const (
+	units        = 100
+	milliPerUnit = 10
+)
+
+const (
+	vendor     = "nvidia"
+	deviceType = "gpu-mem"
+	driver     = "gpu-docker"
+	datacenter = "dc1"
+)
+
+// newNode is a client's node with the device plugin's groups.
+func newNode(n placement.Node) (*structs.Node, error) {
+	node := &structs.Node{
+		ID:         n.ID,
+		Name:       n.Name,
+		Datacenter: datacenter,
+		NodePool:   structs.NodePoolDefault,
+		Attributes: map[string]string{"kernel.name": "linux", "driver." + driver: "1"},
+		Drivers:    map[string]*structs.DriverInfo{driver: {Detected: true, Healthy: true}},
+		NodeResources: &structs.NodeResources{
+			Cpu:    structs.NodeCpuResources{CpuShares: int64(n.CPU)},
+			Memory: structs.NodeMemoryResources{MemoryMB: int64(n.MemoryMiB)},
+			Disk:   structs.NodeDiskResources{DiskMB: 1 << 30},
+		},
+		ReservedResources:     &structs.NodeReservedResources{},
+		Status:                structs.NodeStatusReady,
+		SchedulingEligibility: structs.NodeSchedulingEligible,
+	}
+	for index, g := range n.GPUs {
+		node.NodeResources.Devices = append(node.NodeResources.Devices, newGroup(g, index))
+	}
+	if err := node.ComputeClass(); err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.ID, err)
+	}
+	return node, nil
+}
+
+// newGroup is a GPU as the device plugin offers it.
+func newGroup(g placement.GPU, index int) *structs.NodeDeviceResource {
+	group := &structs.NodeDeviceResource{
+		Vendor: vendor, Type: deviceType, Name: g.ID,
+		Attributes: map[string]*device.Attribute{
+			"uuid":          device.NewStringAttribute(g.ID),
+			"model":         device.NewStringAttribute(g.Model),
+			"index":         device.NewIntAttribute(int64(index), ""),
+			"units":         device.NewIntAttribute(units, ""),
+			"healthy_units": device.NewIntAttribute(units, ""),
+		},
+	}
+	for unit := range units {
+		group.Instances = append(group.Instances, &structs.NodeDevice{ID: g.ID + "::" + strconv.Itoa(unit), Healthy: true})
+	}
+	return group
+}

@@ -1,0 +1,170 @@
+package nomad
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/nomad/state"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/scheduler"
+
+	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/internal/simulate"
+)
+
+// Stock is Nomad as it is. Where it has a choice among equals it takes any, so
+// its results differ a little from run to run.
+func Stock() simulate.Contender {
+	return simulate.Contender{Name: "nomad", New: func(t *simulate.Trace, seed uint64) (simulate.Scheduler, error) {
+		return newScheduler(t, seed)
+	}}
+}
+
+// Steered is Nomad with jobs that a policy has pinned.
+func Steered(steering simulate.Steering, pin Pin) simulate.Contender {
+	name := fmt.Sprintf("nomad, %s, %s", pin, steering.Name())
+	return simulate.Contender{Name: name, New: func(t *simulate.Trace, seed uint64) (simulate.Scheduler, error) {
+		s, err := newScheduler(t, seed)
+		if err == nil {
+			s.guide, s.pin = steering.NewGuide(t, seed), pin
+		}
+		return s, err
+	}}
+}
+
+// nomad runs Nomad's scheduler on a state store.
+type nomad struct {
+	logger  hclog.Logger
+	harness *scheduler.Harness
+	seed    uint64
+	guide   *simulate.Guide // nil: without steering
+	pin     Pin
+	running map[int]running
+}
+
+// running is a task that Nomad has placed.
+type running struct {
+	eval, alloc string
+	place       placement.Decision
+}
+
+func newScheduler(t *simulate.Trace, seed uint64) (*nomad, error) {
+	logger := hclog.NewNullLogger()
+	store, err := state.NewStateStore(&state.StateStoreConfig{Logger: logger, Region: "global"})
+	if err != nil {
+		return nil, err
+	}
+	s := &nomad{
+		logger: logger,
+		// The harness applies plans to the store. Only what we do not call uses
+		// its testing.TB.
+		harness: scheduler.NewHarnessWithState(nil, store),
+		seed:    seed,
+		running: map[int]running{},
+	}
+	for _, n := range t.Nodes {
+		node, err := newNode(n)
+		if err != nil {
+			return nil, err
+		}
+		if err := store.UpsertNode(structs.MsgTypeTestSetup, s.harness.NextIndex(), node); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Place submits a job, lets the scheduler run, and looks where it went. A job
+// that cannot be placed is withdrawn.
+func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
+	job := newJob(number, task)
+	if s.guide != nil {
+		s.guide.Observe(task.Request)
+		places, err := s.guide.Shortlist(task.Request, s.pin.length())
+		if err != nil {
+			return false, err
+		}
+		if len(places) == 0 {
+			return false, nil
+		}
+		s.pin.write(job, places)
+	}
+	eval, alloc, err := s.schedule(number, job)
+	if err != nil {
+		return false, err
+	}
+	if alloc == nil {
+		return false, s.withdraw(number, eval)
+	}
+	r := running{eval: eval, alloc: alloc.ID, place: placeOf(task.Request, alloc)}
+	s.running[number] = r
+	if s.guide != nil {
+		return true, s.guide.Place(r.place)
+	}
+	return true, nil
+}
+
+// End makes Nomad forget a task, as its garbage collection would.
+func (s *nomad) End(number int) error {
+	r := s.running[number]
+	delete(s.running, number)
+	err := s.withdraw(number, r.eval, r.alloc)
+	if s.guide != nil {
+		err = errors.Join(err, s.guide.Remove(r.place))
+	}
+	return err
+}
+
+// schedule has the job evaluated. The allocation is nil if there is no room.
+func (s *nomad) schedule(number int, job *structs.Job) (evalID string, _ *structs.Allocation, _ error) {
+	store := s.harness.State
+	if err := store.UpsertJob(structs.MsgTypeTestSetup, s.harness.NextIndex(), nil, job); err != nil {
+		return "", nil, err
+	}
+	eval := &structs.Evaluation{
+		// The scheduler shuffles the nodes by this ID.
+		ID:          fmt.Sprintf("%08x-0000-4000-8000-%012x", s.seed, number),
+		Namespace:   job.Namespace,
+		Priority:    job.Priority,
+		Type:        job.Type,
+		TriggeredBy: structs.EvalTriggerJobRegister,
+		JobID:       job.ID,
+		Status:      structs.EvalStatusPending,
+	}
+	if err := store.UpsertEvals(structs.MsgTypeTestSetup, s.harness.NextIndex(), []*structs.Evaluation{eval}); err != nil {
+		return "", nil, err
+	}
+	events := make(chan any, 1) // for what never happens here: collisions of ports
+	err := scheduler.NewServiceScheduler(s.logger, events, s.harness.Snapshot(), s.harness).Process(eval)
+	plans := s.harness.Plans
+	s.harness.Plans, s.harness.Evals, s.harness.CreateEvals = nil, nil, nil
+	if err != nil || len(plans) == 0 {
+		return eval.ID, nil, err
+	}
+	for _, allocs := range plans[0].NodeAllocation {
+		return eval.ID, allocs[0], nil
+	}
+	return eval.ID, nil, nil
+}
+
+// withdraw removes a job and what came of it.
+func (s *nomad) withdraw(number int, eval string, allocs ...string) error {
+	store := s.harness.State
+	err := store.DeleteEval(s.harness.NextIndex(), []string{eval}, allocs, false)
+	return errors.Join(err, store.DeleteJob(s.harness.NextIndex(), structs.DefaultNamespace, fmt.Sprintf("job-%d", number)))
+}
+
+// placeOf tells what an allocation holds in the units of the trace. All devices
+// of one ask are of one GPU.
+func placeOf(r placement.Request, alloc *structs.Allocation) placement.Decision {
+	d := placement.Decision{Node: alloc.NodeID, CPU: r.CPU, MemoryMiB: r.MemoryMiB}
+	for i, device := range alloc.AllocatedResources.Tasks["task"].Devices {
+		slice := placement.Slice{GPU: device.Name, Units: r.Asks[i].Units}
+		if r.Asks[i].Whole {
+			slice.Units = units * milliPerUnit
+		}
+		d.Slices = append(d.Slices, slice)
+	}
+	return d
+}

@@ -1,0 +1,122 @@
+package simulate
+
+import (
+	"errors"
+	"time"
+
+	"nomad-gpu-mem/allocator/placement"
+)
+
+// Scheduler finds places for tasks, one after another.
+type Scheduler interface {
+	// Place finds a place and takes it. ok is false if there is none. The task
+	// number tells tasks apart.
+	Place(number int, task Task) (ok bool, err error)
+
+	// End gives the place of a task back.
+	End(number int) error
+}
+
+// Steering is a policy with what it knows of the demand.
+type Steering struct {
+	Policy  placement.Policy
+	Learned bool // the demand: from the tasks that arrived, not given
+}
+
+// Name tells policy and knowledge.
+func (s Steering) Name() string {
+	if s.Learned {
+		return s.Policy.Name + ", learned"
+	}
+	return s.Policy.Name
+}
+
+// Contender measures the policy alone: tasks always go where it says.
+func (s Steering) Contender() Contender {
+	return Contender{Name: s.Name(), New: func(t *Trace, seed uint64) (Scheduler, error) {
+		return &policyScheduler{guide: s.NewGuide(t, seed), placed: map[int]placement.Decision{}}, nil
+	}}
+}
+
+// Guide is a Placer that knows the demand.
+type Guide struct {
+	*placement.Placer
+	learn *learner // nil if the demand is given
+}
+
+// NewGuide returns a guide to the trace's empty cluster.
+func (s Steering) NewGuide(t *Trace, seed uint64) *Guide {
+	g := &Guide{Placer: placement.New(s.Policy, seed)}
+	for _, n := range t.Nodes {
+		g.SetNode(n)
+	}
+	if s.Learned {
+		g.learn = newLearner()
+	} else {
+		g.SetDemand(t.Classes())
+	}
+	return g
+}
+
+// Observe must be called for every task that arrives, before its place is
+// chosen.
+func (g *Guide) Observe(r placement.Request) {
+	if g.learn != nil && g.learn.observe(r) {
+		g.SetDemand(g.learn.history.Classes())
+	}
+}
+
+// policyScheduler does as a guide says.
+type policyScheduler struct {
+	guide  *Guide
+	placed map[int]placement.Decision
+}
+
+func (s *policyScheduler) Place(number int, task Task) (bool, error) {
+	s.guide.Observe(task.Request)
+	d, err := s.guide.Choose(task.Request)
+	if errors.Is(err, placement.ErrNoRoom) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.placed[number] = d
+	return true, s.guide.Place(d)
+}
+
+func (s *policyScheduler) End(number int) error {
+	d := s.placed[number]
+	delete(s.placed, number)
+	return s.guide.Remove(d)
+}
+
+// learner learns the demand from the tasks that arrived. Its clock ticks once a
+// task.
+type learner struct {
+	history *placement.History
+	seen    int
+	next    int // tasks seen when the demand is taken over again
+}
+
+const (
+	halfLife   = 4000 // tasks
+	firstLook  = 50   // tasks
+	laterLooks = 1000 // tasks between them, at most
+)
+
+func newLearner() *learner {
+	return &learner{history: placement.NewHistory(halfLife * time.Second), next: firstLook}
+}
+
+// observe reports whether it is time to look at the history again: soon in the
+// beginning, then now and then.
+func (l *learner) observe(r placement.Request) bool {
+	l.history.Observe(r, time.Unix(int64(l.seen), 0))
+	l.seen++
+	if l.seen < l.next {
+		return false
+	}
+	l.next += min(l.next, laterLooks)
+	return true
+}
