@@ -176,7 +176,10 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 	told := ""
 	for settled := 0; settled < settledLooks; {
 		reason, err := h.stillNomads(ctx, client)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return c.gaveUp(interrupted, told)
+		case err != nil:
 			return err
 		}
 		settled++
@@ -189,13 +192,19 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 		}
 		select {
 		case <-looks.C:
-		case <-interrupted.Done():
-			return interrupted.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("Nomad has not let go of the units within %s (--wait): %s", c.wait, reason)
+			return c.gaveUp(interrupted, told)
 		}
 	}
 	return h.table.Hold(ctx, h.owner, h.gpu)
+}
+
+// gaveUp is the error of a wait that was too long, or that a person ended.
+func (c *claimCommand) gaveUp(interrupted context.Context, reason string) error {
+	if err := interrupted.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("Nomad has not let go of the units within %s (--wait): %s", c.wait, reason)
 }
 
 // stillNomads says why the units may still be Nomad's; "" if they are not.

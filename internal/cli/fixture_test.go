@@ -56,7 +56,7 @@ func (w *world) app() App {
 		},
 		Getenv: func(name string) string { return w.env[name] },
 		Now:    func() time.Time { return now },
-		Pace:      time.Millisecond,
+		Pace:   time.Millisecond,
 	}
 }
 
