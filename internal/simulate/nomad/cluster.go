@@ -24,10 +24,15 @@ const (
 	datacenter = "dc1"
 )
 
+// uuid makes an ID of the form that Nomad wants. The scheduler shuffles nodes by
+// an evaluation's.
+func uuid(first, last uint64) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", first, last) }
+
 // newNode is a client's node with the device plugin's groups.
-func newNode(n placement.Node) (*structs.Node, error) {
+func newNode(id string, n placement.Node) (*structs.Node, error) {
 	node := &structs.Node{
-		ID:         n.ID,
+		ID:         id,
+		SecretID:   id, // the store wants one
 		Name:       n.Name,
 		Datacenter: datacenter,
 		NodePool:   structs.NodePoolDefault,
@@ -37,6 +42,8 @@ func newNode(n placement.Node) (*structs.Node, error) {
 			Cpu:    structs.NodeCpuResources{CpuShares: int64(n.CPU)},
 			Memory: structs.NodeMemoryResources{MemoryMB: int64(n.MemoryMiB)},
 			Disk:   structs.NodeDiskResources{DiskMB: 1 << 30},
+			// Every job that names no network wants the host's.
+			Networks: structs.Networks{{Mode: "host", Device: "eth0"}},
 		},
 		ReservedResources:     &structs.NodeReservedResources{},
 		Status:                structs.NodeStatusReady,
@@ -46,7 +53,7 @@ func newNode(n placement.Node) (*structs.Node, error) {
 		node.NodeResources.Devices = append(node.NodeResources.Devices, newGroup(g, index))
 	}
 	if err := node.ComputeClass(); err != nil {
-		return nil, fmt.Errorf("node %s: %w", n.ID, err)
+		return nil, err
 	}
 	return node, nil
 }

@@ -40,7 +40,7 @@ func (p Pin) length() int {
 	return 1
 }
 
-// write steers a job to the first of these places.
+// write steers a job to the first of these places. Nodes bear Nomad's IDs.
 func (p Pin) write(job *structs.Job, places []placement.Decision) {
 	group := job.TaskGroups[0]
 	best := places[0]

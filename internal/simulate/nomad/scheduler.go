@@ -41,6 +41,8 @@ type nomad struct {
 	guide   *simulate.Guide // nil: without steering
 	pin     Pin
 	running map[int]running
+	ids     map[string]string // Nomad's ID of each node of the trace
+	names   map[string]string // and the other way round
 }
 
 // running is a task that Nomad has placed.
@@ -62,17 +64,32 @@ func newScheduler(t *simulate.Trace, seed uint64) (*nomad, error) {
 		harness: scheduler.NewHarnessWithState(nil, store),
 		seed:    seed,
 		running: map[int]running{},
+		ids:     map[string]string{},
+		names:   map[string]string{},
 	}
-	for _, n := range t.Nodes {
-		node, err := newNode(n)
-		if err != nil {
-			return nil, err
-		}
-		if err := store.UpsertNode(structs.MsgTypeTestSetup, s.harness.NextIndex(), node); err != nil {
-			return nil, err
+	for i, n := range t.Nodes {
+		id := uuid(0, uint64(i))
+		s.ids[n.ID], s.names[id] = id, n.ID
+		if err := s.addNode(id, n); err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.ID, err)
 		}
 	}
 	return s, nil
+}
+
+func (s *nomad) addNode(id string, n placement.Node) error {
+	node, err := newNode(id, n)
+	if err != nil {
+		return err
+	}
+	if err := s.harness.State.UpsertNode(structs.MsgTypeTestSetup, s.harness.NextIndex(), node); err != nil {
+		return err
+	}
+	// The store does not tell of a node that it cannot index.
+	if kept, err := s.harness.State.NodeByID(nil, id); err != nil || kept == nil {
+		return errors.Join(errors.New("Nomad's state store refuses it"), err)
+	}
+	return nil
 }
 
 // Place submits a job, lets the scheduler run, and looks where it went. A job
@@ -88,6 +105,9 @@ func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 		if len(places) == 0 {
 			return false, nil
 		}
+		for i := range places {
+			places[i].Node = s.ids[places[i].Node]
+		}
 		s.pin.write(job, places)
 	}
 	eval, alloc, err := s.schedule(number, job)
@@ -97,7 +117,7 @@ func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 	if alloc == nil {
 		return false, s.withdraw(number, eval)
 	}
-	r := running{eval: eval, alloc: alloc.ID, place: placeOf(task.Request, alloc)}
+	r := running{eval: eval, alloc: alloc.ID, place: s.placeOf(task.Request, alloc)}
 	s.running[number] = r
 	if s.guide != nil {
 		return true, s.guide.Place(r.place)
@@ -123,8 +143,7 @@ func (s *nomad) schedule(number int, job *structs.Job) (evalID string, _ *struct
 		return "", nil, err
 	}
 	eval := &structs.Evaluation{
-		// The scheduler shuffles the nodes by this ID.
-		ID:          fmt.Sprintf("%08x-0000-4000-8000-%012x", s.seed, number),
+		ID:          uuid(s.seed, uint64(number)),
 		Namespace:   job.Namespace,
 		Priority:    job.Priority,
 		Type:        job.Type,
@@ -157,8 +176,8 @@ func (s *nomad) withdraw(number int, eval string, allocs ...string) error {
 
 // placeOf tells what an allocation holds in the units of the trace. All devices
 // of one ask are of one GPU.
-func placeOf(r placement.Request, alloc *structs.Allocation) placement.Decision {
-	d := placement.Decision{Node: alloc.NodeID, CPU: r.CPU, MemoryMiB: r.MemoryMiB}
+func (s *nomad) placeOf(r placement.Request, alloc *structs.Allocation) placement.Decision {
+	d := placement.Decision{Node: s.names[alloc.NodeID], CPU: r.CPU, MemoryMiB: r.MemoryMiB}
 	for i, device := range alloc.AllocatedResources.Tasks["task"].Devices {
 		slice := placement.Slice{GPU: device.Name, Units: r.Asks[i].Units}
 		if r.Asks[i].Whole {
