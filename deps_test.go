@@ -22,8 +22,10 @@ var ownImports = map[string][]string{
 	"driver":                      {"allocator", "driver/docker", "internal/tableconfig", "internal/version"},
 	"driver/docker":               {},
 	"internal/doctor":             {"allocator"},
-	"internal/cli":                {"allocator", "internal/doctor", "internal/tableconfig", "internal/version"},
+	"internal/cli":                {"allocator", "allocator/placement", "internal/doctor", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
 	"internal/planner":            {"allocator", "allocator/placement", "allocator/profile"},
+	"internal/simulate":           {"allocator/placement"},
+	"internal/simulate/nomad":     {"allocator/placement", "internal/simulate"},
 	"internal/nvml":               {},
 	"internal/nvml/fakenvml":      {},
 	"internal/tableconfig":        {},
@@ -60,11 +62,11 @@ var reserved = []struct {
 		because: "what an engine's errors mean is decided in one place",
 	},
 	{
-		path: "github.com/hashicorp/nomad/scheduler", by: []string{"internal/planner", "internal/simulate"},
+		path: "github.com/hashicorp/nomad/scheduler", by: []string{"internal/planner", "internal/simulate/nomad"},
 		because: "it is an inner part of Nomad, taken only where its very verdict is needed",
 	},
 	{
-		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig"},
+		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig", "internal/simulate/nomad"},
 		because: "the table and the commands must outlive changes of Nomad's plugin interface",
 	},
 }
