@@ -72,17 +72,23 @@ func (s *start) markRunning(container string) error {
 // the table has them; after it was wiped or restored from an old copy they are
 // written again. A collision is shown and nothing is killed.
 func (p *Plugin) assertLoop(s *services) {
-	every(p.ctx, p.pace.assert, func() {
-		for _, h := range p.tasks.all() {
-			if len(h.bookings) > 0 && h.running() {
-				p.assert(s, h)
-			}
-		}
-	})
+	every(p.ctx, p.pace.assert, func() { p.assertAll(s) })
 }
 
-// assert confirms one claim and tells if that is not possible.
+func (p *Plugin) assertAll(s *services) {
+	for _, h := range p.tasks.all() {
+		if h.running() && h.seen.Load() {
+			p.assert(s, h)
+		}
+	}
+}
+
+// assert confirms the claim of a task that is seen to run, and tells if that is not
+// possible.
 func (p *Plugin) assert(s *services, h *handle) {
+	if len(h.bookings) == 0 {
+		return
+	}
 	err := h.confirmClaim(s.table)
 	switch {
 	case err == nil || h.ctx.Err() != nil:

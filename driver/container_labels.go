@@ -2,12 +2,15 @@ package driver
 
 import (
 	"maps"
+	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/nomad/client/allocdir"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/ryanuber/go-glob"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
 )
 
 // Labels of the containers that this driver makes. They are its own on purpose:
@@ -52,6 +55,15 @@ func labels(task *drivers.TaskConfig, own map[string]string, extra []string) map
 	}
 	maps.Copy(all, map[string]string{labelAlloc: task.AllocID, labelAttempt: task.ID})
 	return all
+}
+
+// ours reports whether this driver made a container that carries its labels. An image
+// that was committed from a task hands the labels on to whatever is run of it, but not
+// the allocation's directory, which every task has mounted.
+func ours(c docker.Container) bool {
+	shared := c.Mounts[allocdir.SharedAllocContainerPath]
+	alloc := c.Labels[labelAlloc]
+	return alloc != "" && filepath.Base(filepath.Dir(shared)) == alloc
 }
 
 func matchesAny(globs []string, text string) bool {

@@ -49,19 +49,18 @@ func (b *blueprint) checkPrivileged() error {
 // runtime is the NVIDIA one for tasks that hold GPU memory, and never for others.
 func (b *blueprint) runtime() (string, error) {
 	asked, nvidia := b.job.Runtime, b.settings.NvidiaRuntime
-	chosen := asked
 	switch {
 	case b.hasGPU() && asked != "" && asked != nvidia:
 		return "", fmt.Errorf("conflicting runtime requests: gpu runtime %q conflicts with task runtime %q; remove config.runtime", nvidia, asked)
 	case b.hasGPU():
-		chosen = nvidia
+		return nvidia, nil // the operator named it, and so allows it
 	case asked != "" && asked == nvidia:
 		return "", fmt.Errorf(`config.runtime = %q is for tasks with a device block "nvidia/gpu-mem": add one, or remove the runtime`, asked)
 	}
-	if chosen != "" && !slices.Contains(b.settings.AllowRuntimes, chosen) {
-		return "", fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", chosen, b.settings.AllowRuntimes)
+	if asked != "" && !slices.Contains(b.settings.AllowRuntimes, asked) {
+		return "", fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", asked, b.settings.AllowRuntimes)
 	}
-	return chosen, nil
+	return asked, nil
 }
 
 // securityOptions inlines a seccomp profile given as a file, since Docker's API takes

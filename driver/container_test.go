@@ -174,6 +174,8 @@ func TestContainerRuntime(t *testing.T) {
 	must.Eq(t, "runc", build(t, newOrder(t, `runtime = "runc"`, ``)).Host.Runtime)
 	must.Eq(t, "nvidia", build(t, newOrder(t, ``, ``, slice(gpuA, 1))).Host.Runtime)
 	must.Eq(t, "nvidia", build(t, newOrder(t, `runtime = "nvidia"`, ``, slice(gpuA, 1))).Host.Runtime)
+	named := "nvidia_runtime = \"nv2\"\nallow_runtimes = [\"runc\"]"
+	must.Eq(t, "nv2", build(t, newOrder(t, ``, named, slice(gpuA, 1))).Host.Runtime, must.Sprint("named is allowed"))
 }
 
 func TestContainerStorage(t *testing.T) {

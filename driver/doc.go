@@ -16,10 +16,11 @@
 //	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
 //	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them
-//	recover.go                        taking up tasks of an earlier process
+//	recover.go  watch.go              taking up tasks of an earlier process; how a task's end is known
 //	stop.go  destroy.go  inspect.go   WaitTask, StopTask, SignalTask; DestroyTask; InspectTask
 //	release.go  journal.go            the end of an attempt: container gone, claim released, over restarts
-//	custody.go  sweep.go              who looks after an attempt; what nobody looks after
+//	custody.go  tenancy.go            who looks after an attempt: in this process, and on this node
+//	orphans.go  sweep.go              what nobody looks after
 //	logs.go  checkpoint.go  fifo.go  holder.go   output into Nomad's pipes
 //	images.go                         removal of images that nobody uses
 //	exec.go  stats.go  events.go  network.go  fingerprint.go   one family of calls each
@@ -35,7 +36,8 @@
 // nor its templates, nor the image can change it, and every other way to ask the
 // NVIDIA runtime for a GPU is refused with the start.
 //
-// A daemon or table that is away is not an end and not a proof of anything.
+// A daemon or table that is away is not an end and not a proof of anything, nor is
+// what another daemon than the one that has the container says of it.
 //
 // The package depends on package docker for plain types and errors only; the engine
 // and the table come in through New.

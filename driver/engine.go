@@ -24,8 +24,10 @@ type Images interface {
 	RemoveImage(ctx context.Context, id string) error
 }
 
-// Containers is the life of a container and what can be asked of it.
+// Containers is the life of a container and what can be asked of it. ID tells whose
+// containers they are: another engine knows nothing of them.
 type Containers interface {
+	ID(ctx context.Context) (string, error)
 	Create(ctx context.Context, spec docker.Spec) (id string, err error)
 	Start(ctx context.Context, id string) error
 	Wait(ctx context.Context, id string) (docker.Exit, error)

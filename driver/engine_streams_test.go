@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -89,4 +90,21 @@ func (e *fakeEngine) RemoveSandbox(_ context.Context, id string) error {
 		delete(e.sandboxes, id)
 		return nil
 	})
+}
+
+// put makes a container of the driver as if an earlier process had left it.
+func (e *fakeEngine) put(id, attempt, status string) {
+	e.change(func() {
+		e.containers[id] = &fakeContainer{Container: docker.Container{
+			ID: id, Status: status, Running: status == "running",
+			Labels: map[string]string{labelAttempt: attempt, labelAlloc: allocID},
+			Mounts: map[string]string{"/alloc": "/var/alloc/" + allocID + "/alloc"},
+		}}
+	})
+}
+
+func (e *fakeEngine) ids() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.containers))
 }

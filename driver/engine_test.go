@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type fakeEngine struct {
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at every change
+	id         string
 	containers map[string]*fakeContainer
 	sandboxes  map[string]docker.SandboxSpec
 	images     map[string]docker.Image
@@ -36,6 +38,7 @@ type fakeContainer struct {
 func newFakeEngine() *fakeEngine {
 	return &fakeEngine{
 		changed:    make(chan struct{}),
+		id:         "engine-1",
 		containers: map[string]*fakeContainer{},
 		sandboxes:  map[string]docker.SandboxSpec{},
 		images:     map[string]docker.Image{"local/app:1": {ID: "sha256:app"}},
@@ -85,6 +88,11 @@ func (e *fakeEngine) withContainer(method, id string, do func(c *fakeContainer) 
 
 func (e *fakeEngine) Close() error { return nil }
 
+func (e *fakeEngine) ID(context.Context) (id string, err error) {
+	err = e.ask("ID", func() error { id = e.id; return nil })
+	return id, err
+}
+
 func (e *fakeEngine) Info(context.Context) (info docker.Info, err error) {
 	err = e.ask("Info", func() error {
 		info = docker.Info{Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), BridgeIP: "172.17.0.1"}
@@ -133,11 +141,20 @@ func (e *fakeEngine) Create(_ context.Context, spec docker.Spec) (id string, err
 		id = fmt.Sprintf("c%d", e.created)
 		e.containers[id] = &fakeContainer{spec: spec, Container: docker.Container{
 			ID: id, Name: spec.Name, Status: "created", CreatedAt: time.Now(), Labels: spec.Config.Labels, TTY: spec.Config.Tty,
-			Image: spec.Config.Image,
+			Image: spec.Config.Image, Mounts: mountsOf(spec),
 		}}
 		return nil
 	})
 	return id, err
+}
+
+func mountsOf(spec docker.Spec) map[string]string {
+	mounts := map[string]string{}
+	for _, bind := range spec.Host.Binds {
+		parts := strings.Split(bind, ":")
+		mounts[parts[1]] = parts[0]
+	}
+	return mounts
 }
 
 func (e *fakeEngine) Start(_ context.Context, id string) error {

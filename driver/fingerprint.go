@@ -61,6 +61,9 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		return away(before.seen, fmt.Errorf("docker does not answer: %w", err))
 	}
 	before.seen = true
+	if err := s.keeper.journal.check(); err != nil {
+		return away(true, err)
+	}
 	_, table := askFor(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.table.Reach(ctx) })
 	if table == nil || before.table == nil { // one text for one outage: a new one would be a change of the node
 		before.table = table
@@ -79,8 +82,8 @@ func askFor[T any](ctx context.Context, question func(context.Context) (T, error
 	return question(ctx)
 }
 
-// away is the state of a node whose daemon does not answer: without Docker as far as
-// Nomad knows, or with one that was there before.
+// away is the state of a node that can run no task: one without Docker as far as Nomad
+// knows, or one that has it and cannot use it.
 func away(seen bool, err error) *drivers.Fingerprint {
 	health := drivers.HealthStateUndetected
 	if seen {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -20,6 +21,7 @@ const handleVersion = 1
 // of the format.
 type TaskState struct {
 	ContainerID   string
+	Engine        string // ID of the Docker engine that has it; empty: not known
 	Attempt       string
 	Bookings      []Slice
 	DriverNetwork *drivers.DriverNetwork
@@ -40,8 +42,10 @@ type Slice struct {
 type handle struct {
 	task      *drivers.TaskConfig
 	bookings  []allocator.Booking
-	container string // ID
-	image     string // ID
+	container string      // ID
+	engine    string      // ID of the Docker engine that has it
+	seen      atomic.Bool // this process has seen the container run
+	image     string      // ID
 	network   *drivers.DriverNetwork
 	startedAt time.Time
 	tty       bool
@@ -57,11 +61,12 @@ type handle struct {
 	over    bool       // under claimMu: the claim may not be asserted any more
 }
 
-func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocator.Booking, found docker.Container) *handle {
+func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocator.Booking, engine string, found docker.Container) *handle {
 	h := &handle{
 		task:      task,
 		bookings:  bookings,
 		container: found.ID,
+		engine:    engine,
 		image:     found.Image,
 		startedAt: found.StartedAt,
 		tty:       found.TTY,
@@ -79,7 +84,7 @@ type exit struct {
 }
 
 func (h *handle) attempt() attempt {
-	return attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt}
+	return attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt, Engine: h.engine}
 }
 
 // running reports whether the container is not known to have ended.
@@ -90,23 +95,6 @@ func (h *handle) running() bool {
 	default:
 		return true
 	}
-}
-
-// watch waits for the container's end. A daemon that is away is not an end; a
-// plugin that stops says nothing, so that Nomad asks the next one.
-func (h *handle) watch(engine Containers) {
-	ended, err := engine.Wait(h.ctx, h.container)
-	switch {
-	case err == nil:
-		h.exit = exit{exitResult(ended), ended.FinishedAt}
-	case h.ctx.Err() != nil:
-		return
-	case errors.Is(err, docker.ErrNotFound):
-		h.exit = exit{&drivers.ExitResult{ExitCode: 1, Err: fmt.Errorf("the container was removed from Docker by someone else")}, time.Now()}
-	default:
-		h.exit = exit{&drivers.ExitResult{ExitCode: 1, Err: fmt.Errorf("the container's end cannot be observed: %w", err)}, time.Now()}
-	}
-	close(h.exited)
 }
 
 func exitResult(ended docker.Exit) *drivers.ExitResult {
@@ -135,6 +123,7 @@ func (h *handle) close() {
 func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 	state := TaskState{
 		ContainerID:   h.container,
+		Engine:        h.engine,
 		Attempt:       h.task.ID,
 		DriverNetwork: h.network,
 		StartedAt:     h.startedAt,

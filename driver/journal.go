@@ -29,7 +29,9 @@ type attempt struct {
 	Owner allocator.Owner   `json:"owner"`
 	GPUs  []allocator.GPUID `json:"gpus,omitempty"`
 	Begun time.Time         `json:"begun"`
-	Over  bool              `json:"over"` // the task has ended: remove the container, release the claim
+	// Engine is the ID of the Docker engine that has the container. Empty: not known.
+	Engine string `json:"engine,omitempty"`
+	Over   bool   `json:"over"` // the task has ended: remove the container, release the claim
 }
 
 func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }
@@ -41,14 +43,54 @@ func (j journal) write(a attempt) error {
 		err = os.MkdirAll(j.dir, 0o700)
 	}
 	if err == nil {
-		err = renameio.WriteFile(j.path(a.ID), text, 0o600)
+		err = renameio.WriteFile(j.path(a.ID), text, 0o600, renameio.WithTempDir(j.dir))
 	}
-	if err != nil {
-		return fmt.Errorf("cannot note the task in state_dir, without which its claim could be lost: %w; "+
-			"make %s writable or set state_dir", err, j.dir)
-	}
-	return nil
+	return j.unwritable(err)
 }
+
+// check fails if nothing could be written now.
+func (j journal) check() error {
+	err := os.MkdirAll(j.dir, 0o700)
+	probe := filepath.Join(j.dir, ".writable")
+	if err == nil {
+		err = os.WriteFile(probe, nil, 0o600)
+	}
+	if err == nil {
+		err = os.Remove(probe)
+	}
+	return j.unwritable(err)
+}
+
+func (j journal) unwritable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tasks cannot be noted in state_dir, without which their claims could be lost: %w; "+
+		"make %s writable or set state_dir", err, j.dir)
+}
+
+// tidyAge is how old a temporary file must be to be taken for one that a write which
+// was cut short has left.
+const tidyAge = time.Hour
+
+// tidy removes what writes that were cut short have left.
+func (j journal) tidy(now time.Time) error {
+	entries, err := os.ReadDir(j.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	failed := []error{err}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() || isRecord(entry.Name()) || now.Sub(info.ModTime()) < tidyAge {
+			continue
+		}
+		failed = append(failed, os.Remove(filepath.Join(j.dir, entry.Name())))
+	}
+	return errors.Join(failed...)
+}
+
+func isRecord(name string) bool { return filepath.Ext(name) == ".json" }
 
 // remove forgets an attempt; one that is not there is fine.
 func (j journal) remove(id string) error {
@@ -79,8 +121,8 @@ func (j journal) list() (ids []string, err error) {
 	}
 	var bad []error
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) != ".json" {
-			continue // a temporary file of a write that was cut short
+		if !isRecord(entry.Name()) {
+			continue // a temporary file
 		}
 		a, err := readAttempt(filepath.Join(j.dir, entry.Name()))
 		switch {

@@ -115,6 +115,7 @@ func (p *Plugin) serve(s settings) error {
 	services := &services{settings: s, engine: engine, table: table, keeper: &keeper{
 		logger:         p.logger,
 		journal:        openJournal(s.StateDir),
+		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
 		engine:         engine,
 		table:          table,
@@ -164,6 +165,7 @@ func (p *Plugin) Shutdown() {
 	p.cancel()
 	p.routines.Wait()
 	if s := p.services.Load(); s != nil {
+		s.keeper.tenancy.end()
 		_ = s.engine.Close()
 		_ = s.table.Close()
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -167,6 +169,12 @@ func TestFingerprint(t *testing.T) {
 	must.Eq(t, drivers.HealthStateHealthy, fourth.Health)
 	must.StrContains(t, fourth.HealthDescription, "dial 127.0.0.1:1")
 	w.store.Fail(fmt.Errorf("dial 127.0.0.1:2: %w", allocator.ErrUnavailable))
+
+	must.NoError(t, os.RemoveAll(filepath.Join(w.stateDir, "attempts")))
+	must.NoError(t, os.WriteFile(filepath.Join(w.stateDir, "attempts"), nil, 0o600)) // not a directory
+	unwritable := <-prints
+	must.Eq(t, drivers.HealthStateUnhealthy, unwritable.Health)
+	must.StrContains(t, unwritable.HealthDescription, "cannot be noted in state_dir")
 
 	w.engine.setAway(true)
 	fifth := <-prints

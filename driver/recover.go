@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
@@ -32,24 +33,27 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if err != nil {
 		return fmt.Errorf("the task cannot be recovered: %w", err)
 	}
-	found, err := p.findAgain(s, state)
-	if err != nil {
-		gone := attempt{ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.StartedAt}
-		return fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.keeper.bury(p.ctx, gone)))
+	gone := attempt{
+		ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.StartedAt, Engine: state.Engine,
 	}
-	h := newHandle(p.ctx, from.Config, bookings, found)
+	found, seen, err := p.findAgain(s, gone, state)
+	if err != nil {
+		err = fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.keeper.bury(p.ctx, gone)))
+		p.announcer.tell(from.Config, err.Error())
+		return err
+	}
+	h := newHandle(p.ctx, from.Config, bookings, state.Engine, found)
 	h.network = state.DriverNetwork
 	h.startedAt = state.StartedAt
+	h.seen.Store(seen && found.Running)
 	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {
 		return err
 	}
 	s.images.use(h.image, h.task.ID)
 	p.adopt(s, h)
-	p.spawn(func() {
-		if len(bookings) > 0 && found.Running {
-			p.assert(s, h)
-		}
-	})
+	if h.seen.Load() {
+		p.spawn(func() { p.assert(s, h) })
+	}
 	return nil
 }
 
@@ -64,25 +68,41 @@ func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
 }
 
 // findAgain looks for the container. A daemon that stays away is no proof that it is
-// gone: then the task is taken up unseen, and its end is observed later.
-func (p *Plugin) findAgain(s *services, state TaskState) (docker.Container, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, p.pace.recovery)
+// gone: then the task is taken up unseen, and its end is observed later. All recoveries
+// together wait no longer than for one, since Nomad asks for one after the other.
+func (p *Plugin) findAgain(s *services, a attempt, state TaskState) (found docker.Container, seen bool, err error) {
+	if noted, ok, err := s.keeper.journal.read(a.ID); err == nil && ok && noted.Over {
+		return found, false, fmt.Errorf("it has ended, which only remains to be completed")
+	}
+	ctx, cancel := context.WithDeadline(p.ctx, s.keeper.since.Add(p.pace.recovery))
 	defer cancel()
 	for {
-		found, err := s.engine.Inspect(ctx, state.ContainerID)
+		found, err = p.glance(ctx, s, state.ContainerID)
 		if err == nil || errors.Is(err, docker.ErrNotFound) {
-			return found, err
+			return found, err == nil, err
 		}
 		if !pause(ctx, p.pace.retry) {
 			p.logger.Warn("docker is away: a task is recovered unseen", "container", state.ContainerID, "error", err)
-			return docker.Container{ID: state.ContainerID, TTY: state.TTY, Running: true}, nil
+			return docker.Container{ID: state.ContainerID, TTY: state.TTY, Running: true}, false, nil
 		}
 	}
 }
 
+// glance looks for a container once: until ctx ends, but for long enough to be
+// answered by a daemon that is there.
+func (p *Plugin) glance(ctx context.Context, s *services, container string) (docker.Container, error) {
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithTimeout(p.ctx, max(time.Until(deadline), glanceTime))
+	defer cancel()
+	return s.engine.Inspect(ctx, container)
+}
+
+// glanceTime is what a daemon may take to tell of a container.
+const glanceTime = time.Second
+
 // adopt looks after a task from now on: its end and its output.
 func (p *Plugin) adopt(s *services, h *handle) {
 	p.tasks.put(h)
-	p.spawn(func() { h.watch(s.engine) })
+	p.spawn(func() { p.watch(s, h) })
 	p.spawn(func() { p.copyLogs(s, h) })
 }

@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -208,83 +206,4 @@ func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 	must.NoError(t, d.RecoverTask(handle))
 	eventually(t, func() bool { return d.told("gives this running task's GPU memory to another task") })
 	must.SliceLen(t, 1, w.engine.running())
-}
-
-// Claims of tasks that went down with the machine are freed; those of tasks that
-// still run, or may yet be asked for, are not.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for _, c := range []struct {
-		name      string
-		age, up   time.Duration
-		over      bool
-		container string // "", "running" or "exited"
-		settled   bool
-	}{
-		{"over", 0, 0, true, "running", true},
-		{"container gone", time.Hour, 0, false, "", true},
-		{"start under way elsewhere", time.Minute, time.Hour, false, "", false},
-		{"running", time.Hour, time.Hour, false, "running", false},
-		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false},
-		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			a := attempt{
-				ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, GPUs: []allocator.GPUID{gpuA},
-				Begun: now.Add(-c.age), Over: c.over,
-			}
-			must.NoError(t, w.table.Claim(t.Context(), a.Owner, a.ID, []allocator.Booking{slice(gpuA, 1)}))
-			if c.container != "" {
-				w.engine.containers["c1"] = &fakeContainer{Container: docker.Container{
-					ID: "c1", Running: c.container == "running", Labels: map[string]string{labelAttempt: "x"},
-				}}
-			}
-			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(),
-				engine: w.engine, table: w.table, since: now.Add(-c.up),
-			}
-			must.NoError(t, k.journal.write(a))
-			must.True(t, k.custody.try("x"))
-			k.sweep(t.Context(), now)
-			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
-			k.custody.giveUp("x")
-			k.sweep(t.Context(), now)
-			must.Eq(t, c.settled, len(w.claims()) == 0)
-		})
-	}
-}
-
-func TestUnreadableRecordDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	j := openJournal(t.TempDir())
-	must.NoError(t, j.write(attempt{ID: "good", Owner: allocator.Owner{Alloc: "a"}}))
-	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "bad.json"), []byte("{"), 0o600))
-	ids, err := j.list()
-	must.Eq(t, []string{"good"}, ids)
-	must.ErrorContains(t, err, "bad.json")
-}
-
-func TestDanglingContainersAreRemoved(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.boot()
-	task := w.task(``)
-	_, _, err := d.StartTask(task)
-	must.NoError(t, err)
-	s, err := d.plugin.serving()
-	must.NoError(t, err)
-	for _, c := range []struct{ id, attempt string }{{"stray", "nobody"}, {"c1", task.ID}} {
-		found, err := w.engine.Inspect(t.Context(), c.id)
-		if err != nil {
-			w.engine.containers[c.id] = &fakeContainer{Container: docker.Container{ID: c.id, Running: true}}
-			found.ID = c.id
-		}
-		found.Labels = map[string]string{labelAttempt: c.attempt}
-		d.plugin.removeDangling(t.Context(), s, found)
-	}
-	must.Eq(t, 1, w.engine.count())
-	must.NoError(t, d.DestroyTask(task.ID, true))
 }

@@ -13,21 +13,16 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-const (
-	// settleTimeout bounds one try to bring an attempt to its end. What is not
-	// done by then is done by the sweeper.
-	settleTimeout = 30 * time.Second
-	// orphanAge is how old an attempt without a container must be before it is
-	// taken for dead, if nobody said that it is over. A start takes less: it
-	// claims for claim_timeout at most, and then creates the container.
-	orphanAge = 10 * time.Minute
-)
+// settleTimeout bounds one try to bring an attempt to its end. What is not done by then
+// is done by the sweeper.
+const settleTimeout = 30 * time.Second
 
 // keeper brings attempts to their end: the container removed, its end proven, the
 // claim given back. It is the only place that releases claims.
 type keeper struct {
 	logger         hclog.Logger
 	journal        journal
+	tenancy        *tenancy
 	custody        *custody
 	engine         Containers
 	table          Table
@@ -92,10 +87,10 @@ func (k *keeper) settle(ctx context.Context, a attempt) error {
 	return k.journal.remove(a.ID)
 }
 
-// clear makes sure that no container of the attempt runs. The label is what counts:
-// it finds the container even if the plugin died before it learned the ID.
+// clear makes sure that no container of the attempt runs. Its label is what counts: it
+// finds the container even if the plugin died before it learned the ID.
 func (k *keeper) clear(ctx context.Context, a attempt) error {
-	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: a.ID})
+	containers, err := k.containers(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -113,66 +108,30 @@ func (k *keeper) clear(ctx context.Context, a attempt) error {
 	return errors.Join(failed...)
 }
 
-// isOver reports whether an attempt that nobody looks after has to be brought to its
-// end. If nobody said so, it must be old enough, and its container must be gone, or
-// else have stopped and not been asked for since this process began. A container
-// that runs is the dangling loop's business.
-func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, error) {
-	if a.Over {
-		return true, nil
+// containers returns those of the attempt, as the engine tells that has them. No
+// other's word counts.
+func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container, error) {
+	if err := sameEngine(ctx, k.engine, a.Engine); err != nil {
+		return nil, fmt.Errorf("%w; if that engine is gone for good, release the claim with `nomad-gpu-mem release` and remove %s",
+			err, k.journal.path(a.ID))
 	}
-	if now.Sub(a.Begun) < orphanAge {
-		return false, nil
-	}
-	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: a.ID})
-	if err != nil || len(containers) == 0 {
-		return err == nil, err
-	}
-	running := slices.ContainsFunc(containers, func(c docker.Container) bool { return c.Running })
-	return !running && now.Sub(k.since) >= orphanAge, nil
+	all, err := k.engine.List(ctx, map[string]string{labelAttempt: a.ID})
+	return slices.DeleteFunc(all, func(c docker.Container) bool { return !ours(c) }), err
 }
 
-// sweep settles the attempts that nobody looks after: those that are over, and those
-// whose container is gone because the machine or the plugin went down with it.
-func (k *keeper) sweep(ctx context.Context, now time.Time) {
-	ids, err := k.journal.list()
-	if err != nil {
-		k.logger.Error("some records of tasks cannot be read; remove them once their claims are released", "error", err)
-	}
+// refuseElsewhere fails if an earlier start of a task is not at its end in another
+// engine than the given one.
+func (k *keeper) refuseElsewhere(owner allocator.Owner, engine string) error {
+	ids, _ := k.journal.list() // what cannot be read is told by the sweeper
 	for _, id := range ids {
-		if ctx.Err() != nil {
-			return
+		a, found, err := k.journal.read(id)
+		if err != nil || !found || !a.Owner.Is(owner) || a.Engine == "" || a.Engine == engine {
+			continue
 		}
-		if err := k.sweepOne(ctx, id, now); err != nil {
-			k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
-		}
+		return fmt.Errorf("an earlier start of the task may still run: %w: engine %s, while endpoint leads to %s; "+
+			"lead it back, or end the container there and remove %s", errElsewhere, a.Engine, engine, k.journal.path(id))
 	}
-}
-
-func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
-	if !k.custody.try(id) {
-		return nil
-	}
-	defer k.custody.giveUp(id)
-	a, found, err := k.journal.read(id) // as it is now that nobody else has it
-	if err != nil || !found {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	if over, err := k.isOver(ctx, a, now); err != nil || !over {
-		return err
-	}
-	if err := k.settle(ctx, a); err != nil {
-		return err
-	}
-	k.logger.Info("completed the end of a task", "task", a.Owner.String(), "gpus", a.GPUs)
 	return nil
-}
-
-// attemptOf is what the journal keeps of a task's start.
-func attemptOf(o *order, now time.Time) attempt {
-	return attempt{ID: o.task.ID, Owner: ownerOf(o.task), GPUs: gpusOf(o.bookings), Begun: now}
 }
 
 // recoverable reports whether a start may succeed later without any change to the

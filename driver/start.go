@@ -51,6 +51,7 @@ type start struct {
 	ctx      context.Context
 	task     *drivers.TaskConfig
 	order    *order
+	engine   string // ID of the Docker engine that runs it
 }
 
 // run does the steps in their order. What can fail for the job's own fault comes
@@ -69,7 +70,9 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	for _, remark := range remarks {
 		s.plugin.announcer.tell(s.task, remark)
 	}
-	a := attemptOf(s.order, time.Now())
+	a := attempt{
+		ID: s.task.ID, Owner: ownerOf(s.task), GPUs: gpusOf(s.order.bookings), Begun: time.Now(), Engine: s.engine,
+	}
 	if err := s.services.keeper.begin(s.ctx, a); err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +105,19 @@ func (s *start) prepare() error {
 	if _, _, err := s.order.build(); err != nil { // before minutes are spent on an image
 		return err
 	}
+	if err := s.findEngine(); err != nil {
+		return err
+	}
 	return s.pullImage()
+}
+
+// findEngine notes whose container it will be, and fails if another engine may still
+// run the task from an earlier start.
+func (s *start) findEngine() (err error) {
+	if s.engine, err = s.services.engine.ID(s.ctx); err != nil {
+		return err
+	}
+	return s.services.keeper.refuseElsewhere(ownerOf(s.task), s.engine)
 }
 
 // launch claims the slices and runs the container.
@@ -120,7 +135,8 @@ func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
 	if err := s.markRunning(found.ID); err != nil {
 		return nil, nil, err
 	}
-	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, found)
+	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, s.engine, found)
+	h.seen.Store(true)
 	h.network = s.order.driverNetwork(found)
 	out, err := h.nomadHandle()
 	return h, out, err

@@ -46,7 +46,10 @@ func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, timeout+stopGrace)
 	defer cancel()
-	if err := s.engine.Stop(ctx, h.container, signal, timeout); err != nil {
+	if err = sameEngine(ctx, s.engine, h.engine); err == nil { // another would say that it has stopped
+		err = s.engine.Stop(ctx, h.container, signal, timeout)
+	}
+	if err != nil {
 		return fmt.Errorf("container of task %q did not stop; its GPU memory stays claimed: %w", h.task.Name, err)
 	}
 	return nil

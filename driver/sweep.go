@@ -21,20 +21,22 @@ func (p *Plugin) danglingLoop(s *services) {
 	if !dangling.Enabled || !pause(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) {
 		return
 	}
-	every(p.ctx, s.settings.danglingEvery, func() {
-		ctx, cancel := context.WithTimeout(p.ctx, settleTimeout)
-		defer cancel()
-		containers, err := s.engine.List(ctx, map[string]string{labelAttempt: ""})
-		if err != nil {
-			p.logger.Warn("dangling containers cannot be looked for", "error", err)
-			return
+	every(p.ctx, s.settings.danglingEvery, func() { p.removeAllDangling(p.ctx, s, time.Now()) })
+}
+
+func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	containers, err := s.engine.List(ctx, map[string]string{labelAttempt: ""})
+	if err != nil {
+		p.logger.Warn("dangling containers cannot be looked for", "error", err)
+		return
+	}
+	for _, c := range containers {
+		if ours(c) && (c.Running || neverRan(c)) && now.Sub(c.CreatedAt) > s.settings.danglingGrace {
+			p.removeDangling(ctx, s, c)
 		}
-		for _, c := range containers {
-			if c.Running && time.Since(c.CreatedAt) > s.settings.danglingGrace {
-				p.removeDangling(ctx, s, c)
-			}
-		}
-	})
+	}
 }
 
 func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Container) {

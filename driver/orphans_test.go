@@ -1,0 +1,154 @@
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Claims of tasks that went down with the machine are freed; those of tasks that
+// still run, or may yet be asked for, are not.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		name      string
+		age, up   time.Duration
+		over      bool
+		container string // "" or its status
+		another   bool   // process of the plugin may be at work
+		settled   bool
+	}{
+		{"over", 0, 0, true, "running", false, true},
+		{"over, whoever is at work", 0, 0, true, "running", true, true},
+		{"killed in its start", time.Minute, time.Minute, false, "", false, true},
+		{"killed in its start, just now", time.Minute, time.Second, false, "", false, false},
+		{"killed before its container ran", time.Minute, time.Minute, false, "created", false, true},
+		{"start under way elsewhere", time.Minute, time.Hour, false, "", true, false},
+		{"start under way elsewhere, container created", time.Minute, time.Hour, false, "created", true, false},
+		{"container gone, whoever is at work", time.Hour, 0, false, "", true, true},
+		{"running", time.Hour, time.Hour, false, "running", false, false},
+		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, false},
+		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			a := attempt{
+				ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, GPUs: []allocator.GPUID{gpuA},
+				Begun: now.Add(-c.age), Over: c.over,
+			}
+			must.NoError(t, w.table.Claim(t.Context(), a.Owner, a.ID, []allocator.Booking{slice(gpuA, 1)}))
+			if c.container != "" {
+				w.engine.put("c1", "x", c.container)
+			}
+			k := &keeper{
+				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+				engine: w.engine, table: w.table, since: now.Add(-c.up),
+			}
+			other := newTenancy(w.stateDir)
+			t.Cleanup(other.end)
+			t.Cleanup(k.tenancy.end)
+			if c.another {
+				other.sole(now)
+			}
+			k.tenancy.sole(k.since)
+			must.NoError(t, k.journal.write(a))
+			must.True(t, k.custody.try("x"))
+			k.sweep(t.Context(), now)
+			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
+			k.custody.giveUp("x")
+			k.sweep(t.Context(), now)
+			must.Eq(t, c.settled, len(w.claims()) == 0)
+		})
+	}
+}
+
+func TestUnreadableRecordDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	j := openJournal(t.TempDir())
+	must.NoError(t, j.write(attempt{ID: "good", Owner: allocator.Owner{Alloc: "a"}}))
+	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "bad.json"), []byte("{"), 0o600))
+	ids, err := j.list()
+	must.Eq(t, []string{"good"}, ids)
+	must.ErrorContains(t, err, "bad.json")
+}
+
+// What was cut short long ago goes; what may be under way stays.
+func TestJournalTidiesUp(t *testing.T) {
+	t.Parallel()
+	j := openJournal(t.TempDir())
+	must.NoError(t, j.tidy(time.Now()), must.Sprint("nothing was written yet"))
+	must.NoError(t, j.write(attempt{ID: "good", Owner: allocator.Owner{Alloc: "a"}}))
+	now := time.Now()
+	for name, age := range map[string]time.Duration{".old.json123": 2 * time.Hour, ".new.json123": 0} {
+		path := filepath.Join(j.dir, name)
+		must.NoError(t, os.WriteFile(path, nil, 0o600))
+		must.NoError(t, os.Chtimes(path, now, now.Add(-age)))
+	}
+	must.NoError(t, j.tidy(now.Add(time.Minute)))
+	must.FileNotExists(t, filepath.Join(j.dir, ".old.json123"))
+	must.FileExists(t, filepath.Join(j.dir, ".new.json123"))
+	ids, err := j.list()
+	must.NoError(t, err)
+	must.Eq(t, []string{"good"}, ids)
+}
+
+// A process that is gone makes way, and its successor knows since when.
+func TestTenancy(t *testing.T) {
+	t.Parallel()
+	dir, now := t.TempDir(), time.Now()
+	first, second := newTenancy(dir), newTenancy(dir)
+	since, sole := first.sole(now)
+	must.True(t, sole)
+	must.Eq(t, now, since)
+	_, sole = second.sole(now)
+	must.False(t, sole)
+	first.end()
+	since, sole = second.sole(now.Add(time.Minute))
+	must.True(t, sole)
+	must.Eq(t, now.Add(time.Minute), since)
+	since, _ = second.sole(now.Add(time.Hour))
+	must.Eq(t, now.Add(time.Minute), since)
+	second.end()
+	_, sole = newTenancy(filepath.Join(dir, "none")).sole(now)
+	must.False(t, sole, must.Sprint("nothing is known where nothing can be locked"))
+}
+
+func TestDanglingContainersAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	_, _, err := d.StartTask(w.task(``))
+	must.NoError(t, err)
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	w.engine.put("stray", "nobody", "running")
+	w.engine.put("unborn", "nobody", "created")
+	w.engine.put("ended", "nobody", "exited")
+	w.engine.put("committed", "nobody", "running")
+	w.engine.change(func() { w.engine.containers["committed"].Mounts = nil }) // runs an image that was made of a task
+	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	must.Eq(t, []string{"c1", "committed", "ended"}, w.engine.ids())
+}
+
+// What is run of an image that was committed from a task has its labels, and is
+// another's.
+func TestCommittedImagesAreNoTasks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 1))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	w.engine.put("committed", task.ID, "running")
+	w.engine.change(func() { w.engine.containers["committed"].Mounts = map[string]string{"/alloc": "/srv/x"} })
+	must.NoError(t, d.DestroyTask(task.ID, true))
+	must.Eq(t, []string{"committed"}, w.engine.ids())
+	must.SliceEmpty(t, w.claims())
+}

@@ -1,0 +1,95 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/docker"
+)
+
+// errElsewhere: the container belongs to another Docker engine than the one that
+// answers now, whose ignorance of it proves nothing.
+var errElsewhere = errors.New("the container belongs to another Docker engine")
+
+// sameEngine fails unless the engine that answers is the given one. A container whose
+// engine was not noted is taken to be here.
+func sameEngine(ctx context.Context, engine Containers, want string) error {
+	if want == "" {
+		return nil
+	}
+	got, err := engine.ID(ctx)
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("%w: it was started in engine %s, but endpoint leads to engine %s now; "+
+			"lead it back, or end the container there", errElsewhere, want, got)
+	}
+	return nil
+}
+
+// watch waits for the container's end. A daemon that is away is not an end, and
+// neither is another one in its place; a plugin that stops says nothing, so that Nomad
+// asks the next one.
+func (p *Plugin) watch(s *services, h *handle) {
+	if !h.seen.Load() {
+		p.see(s, h)
+	}
+	told := false
+	for {
+		ended, err := s.engine.Wait(h.ctx, h.container)
+		if errors.Is(err, docker.ErrNotFound) {
+			if other := sameEngine(h.ctx, s.engine, h.engine); other != nil {
+				if errors.Is(other, errElsewhere) && !told {
+					p.announcer.tell(h.task, "Nothing is known of the task until its Docker engine is back; its GPU memory stays claimed: "+other.Error())
+					told = true
+				}
+				if pause(h.ctx, p.pace.retry) {
+					continue
+				}
+			}
+		}
+		if h.ctx.Err() != nil && err != nil {
+			return
+		}
+		h.exit = exitOf(ended, err)
+		close(h.exited)
+		return
+	}
+}
+
+// see waits until the daemon says something of a container that was taken up unseen.
+// Only then may its claim be written again: the task may be long dead, and its units
+// another's.
+func (p *Plugin) see(s *services, h *handle) {
+	for {
+		found, err := s.engine.Inspect(h.ctx, h.container)
+		switch {
+		case err == nil && found.Running:
+			h.seen.Store(true)
+			p.assert(s, h)
+			return
+		case err == nil || errors.Is(err, docker.ErrNotFound):
+			return
+		}
+		if !pause(h.ctx, p.pace.retry) {
+			return
+		}
+	}
+}
+
+func exitOf(ended docker.Exit, err error) exit {
+	switch {
+	case err == nil:
+		return exit{exitResult(ended), ended.FinishedAt}
+	case errors.Is(err, docker.ErrNotFound):
+		err = fmt.Errorf("the container was removed from Docker by someone else")
+	default:
+		err = fmt.Errorf("the container's end cannot be observed: %w", err)
+	}
+	return exit{&drivers.ExitResult{ExitCode: 1, Err: err}, time.Now()}
+}
