@@ -88,6 +88,7 @@ func (e *fakeEngine) FindSandbox(_ context.Context, labels map[string]string) (s
 func (e *fakeEngine) RemoveSandbox(_ context.Context, id string) error {
 	return e.ask("RemoveSandbox", func() error {
 		delete(e.sandboxes, id)
+		delete(e.containers, id)
 		return nil
 	})
 }

@@ -27,6 +27,9 @@ func Look(ctx context.Context, engine interface {
 	}
 	found := make([]Found, 0, len(containers))
 	for _, c := range containers {
+		if !ours(c) {
+			continue
+		}
 		f := Found{Container: c, Alloc: c.Labels[labelAlloc], Attempt: c.Labels[labelAttempt]}
 		for gpu := range strings.FieldsSeq(c.Labels[labelGPUs]) {
 			f.GPUs = append(f.GPUs, allocator.GPUID(gpu))

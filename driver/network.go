@@ -21,12 +21,17 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	if err != nil {
 		return nil, false, err
 	}
+	if err := s.keeper.custody.take(p.ctx, custodyOf(allocID)); err != nil {
+		return nil, false, err
+	}
+	defer s.keeper.custody.giveUp(custodyOf(allocID))
+	s.sandboxes.touch(allocID)
 	hostname := ""
 	if request != nil {
 		hostname = request.Hostname
 	}
 	sandbox, created, err := s.engine.CreateSandbox(p.ctx, docker.SandboxSpec{
-		Name:        Name + "_sandbox_" + allocID,
+		Name:        sandboxName(allocID),
 		Hostname:    hostname,
 		Labels:      map[string]string{labelSandbox: allocID},
 		PullTimeout: s.settings.infraTimeout,

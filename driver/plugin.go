@@ -40,11 +40,12 @@ type Plugin struct {
 
 // services is what the configuration decides.
 type services struct {
-	settings settings
-	engine   Engine
-	table    Table
-	keeper   *keeper
-	images   *images
+	settings  settings
+	engine    Engine
+	table     Table
+	keeper    *keeper
+	images    *images
+	sandboxes *sandboxes
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.
@@ -121,7 +122,7 @@ func (p *Plugin) serve(s settings) error {
 		table:          table,
 		since:          time.Now(),
 		keepContainers: !s.GC.Container,
-	}, images: newImages(p.logger, s, engine.RemoveImage)}
+	}, images: newImages(p.logger, s, engine.RemoveImage), sandboxes: newSandboxes()}
 	p.services.Store(services)
 	p.spawn(func() { p.sweepLoop(services) })
 	p.spawn(func() { p.danglingLoop(services) })

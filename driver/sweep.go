@@ -13,15 +13,18 @@ func (p *Plugin) sweepLoop(s *services) {
 	every(p.ctx, p.pace.sweep, func() { s.keeper.sweep(p.ctx, time.Now()) })
 }
 
-// danglingLoop removes this driver's containers that no task owns: Nomad forgot them,
-// or died before it learned of them. Its first round waits until Nomad has had the
+// danglingLoop removes this driver's containers that no task owns, and the networks of
+// groups that are no more: Nomad forgot them, or died before it learned of them. Its first round waits until Nomad has had the
 // time to recover its tasks.
 func (p *Plugin) danglingLoop(s *services) {
 	dangling := s.settings.GC.Dangling
 	if !dangling.Enabled || !pause(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) {
 		return
 	}
-	every(p.ctx, s.settings.danglingEvery, func() { p.removeAllDangling(p.ctx, s, time.Now()) })
+	every(p.ctx, s.settings.danglingEvery, func() {
+		p.removeAllDangling(p.ctx, s, time.Now())
+		p.removeForgotten(p.ctx, s, time.Now())
+	})
 }
 
 func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {

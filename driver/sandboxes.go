@@ -1,0 +1,128 @@
+package driver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"nomad-gpu-mem/driver/docker"
+)
+
+// sandboxIdle is how long a group's network must have been deserted to be taken for
+// forgotten. A group is without any process before its first task, and while its tasks
+// wait to be restarted: by default half an hour at most.
+const sandboxIdle = time.Hour
+
+// sandboxes knows since when pause containers are deserted. Nomad asks only once to
+// remove one, and may do so while there is no plugin to hear it.
+type sandboxes struct {
+	proc procfs
+
+	mu    sync.Mutex
+	since map[string]time.Time // by allocation
+}
+
+func newSandboxes() *sandboxes { return &sandboxes{proc: "/proc", since: map[string]time.Time{}} }
+
+func sandboxName(alloc string) string { return Name + "_sandbox_" + alloc }
+
+// custodyOf is the name under which a group's network is looked after.
+func custodyOf(alloc string) string { return "sandbox/" + alloc }
+
+// touch says that Nomad wants the group's network.
+func (s *sandboxes) touch(alloc string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, alloc)
+}
+
+// idle notes whether a group's network is deserted now, and reports whether it has been
+// so for long enough.
+func (s *sandboxes) idle(alloc string, deserted bool, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !deserted {
+		delete(s.since, alloc)
+		return false
+	}
+	since, known := s.since[alloc]
+	if !known {
+		s.since[alloc] = now
+	}
+	return known && now.Sub(since) >= sandboxIdle
+}
+
+// removeForgotten removes the pause containers of groups that Nomad has forgotten.
+func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	found, err := s.engine.List(ctx, map[string]string{labelSandbox: ""})
+	if err != nil {
+		p.logger.Warn("forgotten group networks cannot be looked for", "error", err)
+		return
+	}
+	used, err := s.keeper.allocs()
+	if err != nil {
+		p.logger.Warn("forgotten group networks cannot be told from others", "error", err)
+		return
+	}
+	for _, c := range found {
+		alloc := c.Labels[labelSandbox]
+		if c.Name == sandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.danglingGrace {
+			p.removeIfForgotten(ctx, s, c, now)
+		}
+	}
+}
+
+func (p *Plugin) removeIfForgotten(ctx context.Context, s *services, c docker.Container, now time.Time) {
+	alloc := c.Labels[labelSandbox]
+	if !s.keeper.custody.try(custodyOf(alloc)) {
+		return // Nomad is asking for it
+	}
+	defer s.keeper.custody.giveUp(custodyOf(alloc))
+	forgotten, err := s.forgotten(ctx, c, now)
+	switch {
+	case err != nil:
+		p.logger.Warn("a group's network cannot be looked into", "container", c.Name, "error", err)
+	case !forgotten:
+	case s.settings.GC.Dangling.DryRun:
+		p.logger.Info("the network of a group that Nomad has forgotten would be removed", "container", c.Name)
+	default:
+		p.logger.Warn("removing the network of a group that Nomad has forgotten", "container", c.Name)
+		if err := s.engine.RemoveSandbox(ctx, c.ID); err != nil {
+			p.logger.Error("a forgotten group network cannot be removed", "container", c.Name, "error", err)
+		}
+	}
+}
+
+// forgotten reports whether a pause container serves no group any more. One that has
+// ended serves none: its namespace is gone, and Nomad gets another.
+func (s *services) forgotten(ctx context.Context, c docker.Container, now time.Time) (bool, error) {
+	if !c.Running {
+		return true, nil
+	}
+	found, err := s.engine.Inspect(ctx, c.ID)
+	if err != nil {
+		return false, err
+	}
+	deserted, err := s.sandboxes.proc.deserted(found.Pid)
+	if err != nil {
+		return false, err
+	}
+	return s.sandboxes.idle(c.Labels[labelSandbox], deserted, now), nil
+}
+
+// allocs are the allocations with attempts that are not at their end.
+func (k *keeper) allocs() (map[string]bool, error) {
+	ids, err := k.journal.list()
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, id := range ids {
+		if a, found, err := k.journal.read(id); err == nil && found {
+			used[a.Owner.Alloc] = true
+		}
+	}
+	return used, nil
+}
