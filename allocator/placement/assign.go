@@ -23,6 +23,7 @@ type assigner struct {
 	place
 	before  baseline // of the node as it is
 	groups  []group  // see measure.go
+	sifted  []sifted // see measure.go
 	chosen  []int32  // GPU of each ask, in the order of the class
 	options [][]option
 	steps   int

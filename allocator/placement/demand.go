@@ -15,19 +15,21 @@ type Class struct {
 
 // target is the demand in numbers, for one policy and one cluster.
 type target struct {
-	classes []targetClass // see Placer.fragments
-	gpuMiB  int64         // mean size of the cluster's GPUs
-	rates   []int64       // see stranded
-	price   []int64       // by kind: how scarce its memory is, a measure of 0 to 1
-	worth   []worth       // by kind; see bids.go
+	classes    []targetClass // by CPU, the smallest first; see fragments
+	weightFrom []int64       // of a class and all that follow
+	needs      [][]int32     // the different needs of the classes: MiB, by kind
+	gpuMiB     int64         // mean size of the cluster's GPUs
+	rates      []int64       // see stranded
+	price      []int64       // by kind: how scarce its memory is, a measure of 0 to 1
+	worth      []worth       // by kind; see bids.go
 }
 
 // targetClass is a kind of task that is expected.
 type targetClass struct {
 	cpu, mem int
-	count    int32   // GPUs that it needs
-	need     []int32 // MiB of each, by kind; of asks that differ, the largest
-	weight   int64   // all weights together are one
+	count    int32 // GPUs that it needs
+	need     int32 // of each: a position in target.needs; of asks that differ, the largest
+	weight   int64 // all weights together are one
 }
 
 // newTarget reads the demand, as far as the policy looks at it.
@@ -80,16 +82,32 @@ func (t *target) addClasses(demand []Class, want Target, s supply) {
 		total += weights[i]
 	}
 	for i, d := range demand {
-		if weights[i] == 0 {
-			continue
+		if weights[i] > 0 {
+			t.addClass(newClass(d.Request, s.kinds), int64(math.Round(weights[i]/total*one)))
 		}
-		c := newClass(d.Request, s.kinds)
-		class := targetClass{cpu: c.cpu, mem: c.mem, count: int32(len(c.asks)), weight: int64(math.Round(weights[i] / total * one))}
-		if len(c.asks) > 0 {
-			class.need = c.asks[0].need
-		}
-		t.classes = append(t.classes, class)
 	}
+	slices.SortStableFunc(t.classes, func(a, b targetClass) int { return cmp.Compare(a.cpu, b.cpu) })
+	t.weightFrom = make([]int64, len(t.classes)+1)
+	for i := len(t.classes) - 1; i >= 0; i-- {
+		t.weightFrom[i] = t.weightFrom[i+1] + t.classes[i].weight
+	}
+}
+
+// addClass adds a class. To one that asks for no GPU, all free memory is of no
+// use: it needs what no GPU has.
+func (t *target) addClass(c class, weight int64) {
+	class := targetClass{cpu: c.cpu, mem: c.mem, count: 1, weight: weight}
+	need := slices.Repeat([]int32{never}, len(t.price))
+	if len(c.asks) > 0 {
+		class.count, need = int32(len(c.asks)), c.asks[0].need
+	}
+	at := slices.IndexFunc(t.needs, func(known []int32) bool { return slices.Equal(known, need) })
+	if at < 0 {
+		at = len(t.needs)
+		t.needs = append(t.needs, need)
+	}
+	class.need = int32(at)
+	t.classes = append(t.classes, class)
 }
 
 // The CPU that should be left for a GPU's worth of free memory lies between

@@ -78,14 +78,16 @@ func (p *Placer) measure(m Measure) int64 {
 // fragment; to another, what is free on GPUs that have too little for it.
 func (t *target) fragments(w *assigner, cpu, mem int) int64 {
 	w.group()
+	w.sift(t.needs)
 	var sum int64
 	for i := range t.classes {
 		c := &t.classes[i]
+		if c.cpu > cpu { // and so are all that follow
+			return sum + t.weightFrom[i]*int64(w.free)
+		}
 		lost := w.free
-		if c.count > 0 && cpu >= c.cpu && mem >= c.mem {
-			if slivers, fits := w.slivers(c); fits {
-				lost = slivers
-			}
+		if found := &w.sifted[c.need]; mem >= c.mem && found.fitting >= c.count {
+			lost = found.slivers
 		}
 		sum += c.weight * int64(lost)
 	}
@@ -110,18 +112,25 @@ next:
 	}
 }
 
-// slivers is the memory free on GPUs that have too little for the class, and
-// whether enough of the others are left.
-func (w *assigner) slivers(c *targetClass) (mib int, fits bool) {
-	var count int32
-	for _, g := range w.groups {
-		if g.free >= c.need[g.kind] {
-			count += g.count
-		} else {
-			mib += int(g.free * g.count)
+// sifted says which of a node's GPUs have room for a need.
+type sifted struct {
+	slivers int   // MiB free on those that have not
+	fitting int32 // how many have
+}
+
+func (w *assigner) sift(needs [][]int32) {
+	w.sifted = w.sifted[:0]
+	for _, need := range needs {
+		var s sifted
+		for _, g := range w.groups {
+			if g.free >= need[g.kind] {
+				s.fitting += g.count
+			} else {
+				s.slivers += int(g.free * g.count)
+			}
 		}
+		w.sifted = append(w.sifted, s)
 	}
-	return mib, count >= c.count
 }
 
 // stranded is the free GPU memory beyond what the free CPU can serve, as a mean
