@@ -29,6 +29,9 @@ func (s *start) claim() error {
 		if !worthWaiting(err) {
 			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", err)
 		}
+		if s.releaseLeftBehind(ctx, err) {
+			continue
+		}
 		if reason := waitingFor(err); reason != told {
 			s.plugin.announcer.tell(s.task, reason)
 			told = reason
@@ -37,6 +40,23 @@ func (s *start) claim() error {
 			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w", limit, err)
 		}
 	}
+}
+
+// releaseLeftBehind looks whether anybody stands behind the claims that are in the
+// way, and reports whether some are out of it now.
+func (s *start) releaseLeftBehind(ctx context.Context, err error) bool {
+	var held *allocator.HeldError
+	if !errors.As(err, &held) {
+		return false
+	}
+	released, err := s.services.keeper.reconcile(ctx, held.GPU, time.Now())
+	if err != nil {
+		s.plugin.logger.Warn("who holds the units in the way cannot be found out", "gpu", held.GPU, "error", err)
+	}
+	for _, claim := range released {
+		s.plugin.announcer.tell(s.task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.Owner))
+	}
+	return len(released) > 0
 }
 
 // minClaimTime is what one try may take even if claim_timeout is 0.

@@ -127,6 +127,7 @@ func (p *Plugin) serve(s settings) error {
 	p.spawn(func() { p.sweepLoop(services) })
 	p.spawn(func() { p.danglingLoop(services) })
 	p.spawn(func() { p.assertLoop(services) })
+	p.spawn(func() { p.reconcileLoop(services) })
 	return nil
 }
 

@@ -1,0 +1,72 @@
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// A claim that nobody stands behind is released. Any sign of life keeps it.
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		name     string
+		alone    time.Duration // since this process is known to be the only one
+		prepare  func(t *testing.T, w *world, k *keeper)
+		released bool
+	}{
+		{"nothing stands behind it", time.Hour, func(*testing.T, *world, *keeper) {}, true},
+		{"an earlier process may be at work", time.Second, func(*testing.T, *world, *keeper) {}, false},
+		{"its container runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "running") }, false},
+		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, false},
+		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *keeper) {
+			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+		}, false},
+		{"it is being looked after", time.Hour, func(t *testing.T, _ *world, k *keeper) { must.True(t, k.custody.try("x")) }, false},
+		{"the daemon is away", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.setAway(true) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			owner := allocator.Owner{Task: "app", Alloc: allocID}
+			must.NoError(t, w.table.Claim(t.Context(), owner, "x", []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, 0,
+				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
+			k := &keeper{
+				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+				engine: w.engine, table: w.table,
+			}
+			t.Cleanup(k.tenancy.end)
+			k.tenancy.sole(now.Add(-c.alone))
+			c.prepare(t, w, k)
+			released, _ := k.reconcile(t.Context(), gpuA, now)
+			must.Eq(t, c.released, len(released) == 1)
+			want := 2
+			if c.released {
+				want = 1 // a person's
+			}
+			must.SliceLen(t, want, w.claims())
+		})
+	}
+}
+
+// A claim that came back with an old copy of the table keeps no task waiting.
+func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Job: "gone", Task: "app", Alloc: "gone"}, "old", []allocator.Booking{slice(gpuA, 3)}))
+	d := w.boot()
+	tenancy := d.plugin.services.Load().keeper.tenancy
+	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })
+	tenancy.mu.Lock()
+	tenancy.since = tenancy.since.Add(-time.Hour)
+	tenancy.mu.Unlock()
+	_, _, err := d.StartTask(w.task(``, slice(gpuA, 3)))
+	must.NoError(t, err)
+	must.SliceLen(t, 1, w.claims())
+	eventually(t, func() bool { return d.told("Released units 3 that gone/app (alloc gone) had left behind") })
+}
