@@ -3,6 +3,8 @@ package driver
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"nomad-gpu-mem/internal/tableconfig"
@@ -146,6 +148,10 @@ func (s *settings) validate() error {
 		return fmt.Errorf("state_dir = %q is not an absolute path", s.StateDir)
 	case s.InfraImage == "":
 		return fmt.Errorf(`infra_image = "" names no image: leave the key out for the default`)
+	case !isEndpoint(s.Endpoint):
+		return fmt.Errorf(`endpoint = %q is no address of Docker: write it like "unix:///var/run/docker.sock" or "tcp://127.0.0.1:2376"`, s.Endpoint)
+	case !slices.Contains([]string{"", "z", "Z"}, strings.TrimPrefix(s.Volumes.SelinuxLabel, ":")):
+		return fmt.Errorf(`volumes.selinuxlabel = %q is neither "z" nor "Z"`, s.Volumes.SelinuxLabel)
 	case s.PidsLimit < -1:
 		return fmt.Errorf("pids_limit = %d is negative: use a count, or -1 for no limit", s.PidsLimit)
 	case s.ContainerExistsAttempts < 1:
@@ -155,5 +161,18 @@ func (s *settings) validate() error {
 	case s.WindowsAllowInsecureContainerAdmin:
 		return fmt.Errorf("windows_allow_insecure_container_admin = true works on Windows only: remove it")
 	}
+	if err := checkCapabilities("allow_caps", s.AllowCaps); err != nil {
+		return err
+	}
+	if err := checkOOMScoreAdj("oom_score_adj =", s.OOMScoreAdj); err != nil {
+		return err
+	}
 	return s.Table.Validate()
+}
+
+// isEndpoint reports whether Docker can be reached in such a way; empty means the
+// default.
+func isEndpoint(endpoint string) bool {
+	scheme, address, found := strings.Cut(endpoint, "://")
+	return endpoint == "" || found && address != "" && slices.Contains([]string{"unix", "tcp", "http", "https"}, scheme)
 }

@@ -135,6 +135,12 @@ func TestConfigErrors(t *testing.T) {
 		{"tls { ca = \"/ca.pem\" }", `tls is set without endpoint`},
 		{"table { store = \"etcd\" }", `table.store = "etcd"`},
 		{`container_exists_attempts = 0`, `container_exists_attempts = 0`},
+		{`endpoint = "foo://bar"`, `endpoint = "foo://bar"`},
+		{`endpoint = "127.0.0.1:2375"`, `endpoint = "127.0.0.1:2375"`},
+		{`endpoint = "unix://"`, `endpoint = "unix://"`},
+		{`allow_caps = ["nonsense"]`, `allow_caps has nonsense`},
+		{`oom_score_adj = 99999`, `oom_score_adj = 99999`},
+		{`volumes { selinuxlabel = "zzz" }`, `volumes.selinuxlabel = "zzz"`},
 		{`windows_allow_insecure_container_admin = true`, `works on Windows only`},
 	} {
 		t.Run(c.hcl, func(t *testing.T) {
@@ -143,6 +149,16 @@ func TestConfigErrors(t *testing.T) {
 			must.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+// What can be seen to be missing when the service begins is told then.
+func TestSetConfigNeedsItsFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = `auth { config = "/nope.json" }`
+	p := w.newPlugin()
+	t.Cleanup(p.Shutdown)
+	must.ErrorContains(t, p.SetConfig(w.agentConfig()), `auth.config = "/nope.json"`)
 }
 
 // Nomad validates a configuration on instances that never serve: nothing may be

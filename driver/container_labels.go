@@ -33,11 +33,9 @@ func containerName(task *drivers.TaskConfig) string {
 // labels are the job's own, then those that the operator asked for, then the ones
 // by which the driver finds its containers again.
 func labels(task *drivers.TaskConfig, own map[string]string, extra []string) map[string]string {
-	all := map[string]string{}
-	for key, value := range own {
-		if !strings.HasPrefix(key, labelPrefix) {
-			all[key] = value
-		}
+	all := maps.Clone(own)
+	if all == nil {
+		all = map[string]string{}
 	}
 	for name, value := range map[string]string{
 		"job_name":        task.JobName,

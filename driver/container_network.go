@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 
@@ -30,9 +29,7 @@ func (b *blueprint) networking() error {
 	}
 	b.host.NetworkMode = container.NetworkMode(mode)
 	b.config.Hostname = c.Hostname
-	if err := b.dns(); err != nil {
-		return err
-	}
+	b.dns()
 	if !b.hasFile("/etc/hosts") {
 		b.host.ExtraHosts = c.ExtraHosts
 	}
@@ -48,19 +45,13 @@ func groupNetwork(task *drivers.TaskConfig) string {
 	return "container:" + task.NetworkIsolation.Labels[sandboxContainer]
 }
 
-func (b *blueprint) dns() error {
+func (b *blueprint) dns() {
 	if b.hasFile("/etc/resolv.conf") {
-		return nil
-	}
-	for _, server := range b.job.DNSServers {
-		if net.ParseIP(server) == nil {
-			return fmt.Errorf("config.dns_servers: %q is not an IP address", server)
-		}
+		return
 	}
 	b.host.DNS = b.job.DNSServers
 	b.host.DNSSearch = b.job.DNSSearchDomains
 	b.host.DNSOptions = b.job.DNSOptions
-	return nil
 }
 
 func (b *blueprint) endpoint() {

@@ -5,10 +5,9 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/go-units"
 )
 
 const (
@@ -118,18 +117,11 @@ func (b *blueprint) ulimits() error {
 	return nil
 }
 
-// parseUlimit reads "soft" or "soft:hard".
+// parseUlimit reads "soft" or "soft:hard" of a limit that Docker can set.
 func parseUlimit(name, text string) (*container.Ulimit, error) {
-	softText, hardText, both := strings.Cut(text, ":")
-	if !both {
-		hardText = softText
+	limit, err := units.ParseUlimit(name + "=" + text)
+	if err != nil {
+		return nil, fmt.Errorf(`config.ulimit %s = %q: %w; want "soft" or "soft:hard" in whole numbers`, name, text, err)
 	}
-	soft, err := strconv.ParseInt(softText, 10, 64)
-	if err == nil {
-		var hard int64
-		if hard, err = strconv.ParseInt(hardText, 10, 64); err == nil {
-			return &container.Ulimit{Name: name, Soft: soft, Hard: hard}, nil
-		}
-	}
-	return nil, fmt.Errorf(`config.ulimit %s = %q: want "soft" or "soft:hard" in whole numbers`, name, text)
+	return limit, nil
 }

@@ -72,6 +72,9 @@ func (b *blueprint) volume(text string) (string, error) {
 	if err := checkTarget(target); err != nil {
 		return "", err
 	}
+	if err := checkMode(mode); err != nil {
+		return "", err
+	}
 	if b.job.VolumeDriver != "" {
 		return b.bind(filepath.Clean(source), target, mode), nil
 	}
@@ -80,6 +83,33 @@ func (b *blueprint) volume(text string) (string, error) {
 		return "", err
 	}
 	return b.bind(source, target, mode), nil
+}
+
+// checkMode knows the comma-separated modes of a bind.
+func checkMode(modes string) error {
+	for mode := range strings.SplitSeq(modes, ",") {
+		switch mode {
+		case "ro", "rw", "z", "Z", "nocopy", "consistent", "cached", "delegated":
+		case "":
+			if modes != "" {
+				return fmt.Errorf("mode %q has an empty part", modes)
+			}
+		default:
+			if err := checkPropagation(mode); err != nil {
+				return fmt.Errorf("mode %q is not known: such as ro, rw, z or a propagation", mode)
+			}
+		}
+	}
+	return nil
+}
+
+func checkPropagation(propagation string) error {
+	switch mount.Propagation(propagation) {
+	case "", mount.PropagationPrivate, mount.PropagationRPrivate, mount.PropagationShared, mount.PropagationRShared,
+		mount.PropagationSlave, mount.PropagationRSlave:
+		return nil
+	}
+	return fmt.Errorf("propagation %q is none of private, shared and slave, with or without an r before it", propagation)
 }
 
 // bind joins a bind's parts; the SELinux label is one of the comma-separated modes.
@@ -107,10 +137,16 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 		if m.Source != "" {
 			return out, fmt.Errorf("a tmpfs has no source: remove source = %q", m.Source)
 		}
+		if m.TmpfsOptions.SizeBytes < 0 {
+			return out, fmt.Errorf("tmpfs_options.size %d is negative: it is in bytes", m.TmpfsOptions.SizeBytes)
+		}
 		out.TmpfsOptions = &mount.TmpfsOptions{SizeBytes: m.TmpfsOptions.SizeBytes, Mode: os.FileMode(m.TmpfsOptions.Mode)}
 	case mount.TypeBind:
 		var err error
 		if out.Source, err = b.paths().source(m.Source); err != nil {
+			return out, err
+		}
+		if err := checkPropagation(m.BindOptions.Propagation); err != nil {
 			return out, err
 		}
 		if m.BindOptions.Propagation != "" {

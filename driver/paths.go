@@ -76,8 +76,12 @@ func staysInside(dir, path string) error {
 // list of GPUs to give: a mount of /dev/null at <directory>/<UUID> asks for that GPU.
 const nvidiaRequests = "/nvidia-container-devices"
 
-// checkTarget refuses targets by which a job could ask the runtime for GPUs.
+// checkTarget refuses targets that are no place in a container, and those by which a job
+// could ask the runtime for GPUs.
 func checkTarget(target string) error {
+	if !filepath.IsAbs(target) {
+		return fmt.Errorf("target %q is not an absolute path", target)
+	}
 	clean := filepath.Clean("/" + target)
 	for _, dir := range []string{"/var/run" + nvidiaRequests, "/run" + nvidiaRequests} {
 		if strings.HasPrefix(clean, dir) {

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,9 +106,14 @@ func (p *Plugin) serve(s settings) error {
 	if p.services.Load() != nil {
 		return nil
 	}
+	if s.Auth.Config != "" {
+		if _, err := os.Stat(s.Auth.Config); err != nil {
+			return fmt.Errorf("plugin %q: auth.config = %q cannot be used: %w", Name, s.Auth.Config, err)
+		}
+	}
 	engine, err := p.openEngine(s.engine())
 	if err != nil {
-		return fmt.Errorf("plugin %q: docker: %w", Name, err)
+		return fmt.Errorf("plugin %q: endpoint = %q, or its tls: %w", Name, s.Endpoint, err)
 	}
 	table, err := p.openTable(s.Table)
 	if err != nil {

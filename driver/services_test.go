@@ -149,7 +149,7 @@ func TestServiceUnknownGPULeavesNothing(t *testing.T) {
 	d := w.boot()
 	task, _ := w.script(`true`, ``, slice("GPU-00000000-0000-0000-0000-000000000000", 1))
 	_, _, err := d.StartTask(task)
-	must.ErrorContains(t, err, "cannot start container")
+	must.ErrorContains(t, err, "starting container")
 	must.SliceEmpty(t, w.claims())
 	engine, err := docker.New(docker.Config{})
 	must.NoError(t, err)

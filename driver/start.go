@@ -224,14 +224,14 @@ func (s *start) container(spec docker.Spec) (docker.Container, error) {
 	engine := s.services.engine
 	id, err := engine.Create(s.ctx, spec)
 	if err != nil {
-		return docker.Container{}, fmt.Errorf("cannot create container %s: %w", spec.Name, err)
+		return docker.Container{}, blame(err)
 	}
 	if err := engine.Start(s.ctx, id); err != nil {
-		return docker.Container{}, fmt.Errorf("cannot start container %s: %w", spec.Name, err)
+		return docker.Container{}, blame(err)
 	}
 	found, err := engine.Inspect(s.ctx, id)
 	if err != nil {
-		return docker.Container{}, fmt.Errorf("cannot inspect container %s after its start: %w", spec.Name, err)
+		return docker.Container{}, fmt.Errorf("after the container's start: %w", err)
 	}
 	return found, nil
 }

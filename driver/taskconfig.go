@@ -161,27 +161,6 @@ func decodeTaskConfig(task *drivers.TaskConfig) (*TaskConfig, error) {
 	return &c, nil
 }
 
-func (c *TaskConfig) validate() error {
-	if c.Image == "" {
-		return fmt.Errorf("config.image is empty: name the image to run")
-	}
-	if strings.TrimSpace(c.Command) != c.Command {
-		return fmt.Errorf("config.command %q begins or ends with a blank: remove it", c.Command)
-	}
-	if c.ImagePullTimeout != "" {
-		if _, err := time.ParseDuration(c.ImagePullTimeout); err != nil {
-			return fmt.Errorf(`config.image_pull_timeout %q is not a duration such as "10m"`, c.ImagePullTimeout)
-		}
-	}
-	if c.CPUCFSPeriod < 0 || c.CPUCFSPeriod > 1_000_000 {
-		return fmt.Errorf("config.cpu_cfs_period %d is not within 0 and 1000000 microseconds", c.CPUCFSPeriod)
-	}
-	if c.Isolation != "" {
-		return fmt.Errorf("config.isolation %q works on Windows only: remove it", c.Isolation)
-	}
-	return nil
-}
-
 // pullTimeout is the task's own, or else the plugin's.
 func (c *TaskConfig) pullTimeout(plugin time.Duration) time.Duration {
 	if d, err := time.ParseDuration(c.ImagePullTimeout); err == nil && d > 0 {

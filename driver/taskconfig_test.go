@@ -148,8 +148,36 @@ func TestTaskConfigErrors(t *testing.T) {
 	for _, c := range []struct{ hcl, want string }{
 		{`command = " serve"`, `config.command " serve" begins or ends with a blank`},
 		{`image_pull_timeout = "x"`, `config.image_pull_timeout "x" is not a duration`},
+		{`container_exists_attempts = -2`, `config.container_exists_attempts -2`},
+		{`work_dir = "srv"`, `config.work_dir "srv" is not an absolute path`},
+		{`auth { username = "u" }`, `config.auth for user "u" has only one of username and password`},
+		{`labels { "nomad-gpu-mem.task_id" = "x" }`, `config.labels has "nomad-gpu-mem.task_id"`},
 		{`cpu_cfs_period = 2000000`, `config.cpu_cfs_period 2000000`},
+		{`cpuset_cpus = "0-"`, `config.cpuset_cpus "0-"`},
+		{`cpuset_cpus = "3-1"`, `config.cpuset_cpus "3-1"`},
+		{`cpuset_cpus = "a"`, `config.cpuset_cpus "a"`},
+		{`memory_hard_limit = -1`, `config.memory_hard_limit -1`},
+		{`pids_limit = -7`, `config.pids_limit -7`},
+		{`shm_size = -1`, `config.shm_size -1`},
+		{`oom_score_adj = 99999`, `config.oom_score_adj 99999`},
+		{`ulimit { nofile = "many" }`, `config.ulimit nofile = "many"`},
+		{`ulimit { nofile = "2:1" }`, `config.ulimit nofile = "2:1"`},
+		{`ulimit { nonsense = "1" }`, `config.ulimit nonsense = "1"`},
+		{`sysctl { "vm.swappiness" = "1" }`, `config.sysctl "vm.swappiness"`},
+		{`cap_add = ["nonsense"]`, `config.cap_add has nonsense`},
+		{`cap_drop = ["nonsense"]`, `config.cap_drop has nonsense`},
+		{`cgroupns = "shared"`, `config.cgroupns "shared"`},
+		{`group_add = [""]`, `config.group_add has ""`},
 		{`isolation = "hyperv"`, `config.isolation "hyperv"`},
+		{"network_mode = \"own\"\nipv4_address = \"1.2.3\"", `config.ipv4_address "1.2.3" is not`},
+		{"network_mode = \"own\"\nipv6_address = \"1.2.3.4\"", `config.ipv6_address "1.2.3.4" is not`},
+		{`ipv4_address = "1.2.3.4"`, `config.ipv4_address "1.2.3.4" works only in a network of your own`},
+		{"network_mode = \"bridge\"\nnetwork_aliases = [\"web\"]", `config.network_aliases "web" works only`},
+		{`mac_address = "nonsense"`, `config.mac_address "nonsense" is not`},
+		{"network_mode = \"host\"\nmac_address = \"02:68:b3:29:da:98\"", `cannot be given with network_mode "host"`},
+		{`dns_servers = ["nowhere"]`, `config.dns_servers: "nowhere"`},
+		{`extra_hosts = ["nonsense"]`, `config.extra_hosts: "nonsense"`},
+		{`extra_hosts = ["a:b"]`, `config.extra_hosts: "a:b"`},
 	} {
 		t.Run(c.hcl, func(t *testing.T) {
 			t.Parallel()
@@ -157,6 +185,27 @@ func TestTaskConfigErrors(t *testing.T) {
 			must.NoError(t, task.EncodeConcreteDriverConfig(parseTask(t, c.hcl)))
 			_, err := decodeTaskConfig(task)
 			must.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// Nothing that works is refused.
+func TestTaskConfigValid(t *testing.T) {
+	t.Parallel()
+	for _, hcl := range []string{
+		``,
+		"network_mode = \"own\"\nipv4_address = \"172.18.0.9\"\nipv6_address = \"2001:db8::9\"\nnetwork_aliases = [\"web\"]",
+		"mac_address = \"02:68:b3:29:da:98\"",
+		`extra_hosts = ["a:1.2.3.4", "b:2001:db8::1", "c:[2001:db8::1]", "d:host-gateway"]`,
+		"cpuset_cpus = \"0-3,7\"\npids_limit = -1\noom_score_adj = -1000\nshm_size = 0",
+		`sysctl { "net.core.somaxconn" = "1", "kernel.shmmax" = "1", "fs.mqueue.msg_max" = "1" }`,
+		`ulimit { nofile = "1024:2048", memlock = "-1", core = "0" }`,
+		"cap_add = [\"all\", \"CAP_BPF\"]\ncap_drop = [\"net_raw\"]\ncgroupns = \"host\"\ngroup_add = [\"video\", \"44\"]",
+		"auth {\n username = \"u\"\n password = \"p\"\n}\nlabels { \"nomad\" = \"x\" }\nwork_dir = \"/srv\"",
+	} {
+		t.Run(hcl, func(t *testing.T) {
+			t.Parallel()
+			must.NoError(t, parseTask(t, hcl).validate())
 		})
 	}
 }

@@ -50,6 +50,15 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// short is a container's ID as people know it. Names stay as they are.
+func short(id string) string {
+	const whole, enough = 64, 12
+	if len(id) == whole && !strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
+		return id[:enough]
+	}
+	return id
+}
+
 // sentinel finds the sentinel of an answer of the daemon, or of its silence. Nil: none.
 func sentinel(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

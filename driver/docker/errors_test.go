@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -44,6 +45,14 @@ func TestSentinel(t *testing.T) {
 		must.ErrorIs(t, wrap(tc.err, "doing"), tc.err)
 	}
 	must.NoError(t, wrap(nil, "doing"))
+}
+
+func TestShort(t *testing.T) {
+	t.Parallel()
+	id := strings.Repeat("0123456789abcdef", 4)
+	must.Eq(t, "0123456789ab", short(id))
+	must.Eq(t, "x"+id[1:], short("x"+id[1:]))
+	must.Eq(t, "app", short("app"))
 }
 
 func TestWrapNamesEachSentinelOnce(t *testing.T) {

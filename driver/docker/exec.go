@@ -64,12 +64,12 @@ func (c *Client) ExecStream(ctx context.Context, id string, req ExecStreamReques
 		AttachStderr: true,
 	})
 	if err != nil {
-		return 0, wrap(err, "running %q in container %s", req.Cmd, id)
+		return 0, wrap(err, "running %q in container %s", req.Cmd, short(id))
 	}
 	// Attaching starts the command. Everything from here on goes by the ID of the exec, not of the container.
 	conn, err := c.api.ContainerExecAttach(ctx, exec.ID, container.ExecAttachOptions{Tty: req.TTY})
 	if err != nil {
-		return 0, wrap(err, "running %q in container %s", req.Cmd, id)
+		return 0, wrap(err, "running %q in container %s", req.Cmd, short(id))
 	}
 	defer conn.Close()
 	hangUp := context.AfterFunc(ctx, conn.Close) // a hijacked connection knows no context
@@ -82,7 +82,7 @@ func (c *Client) ExecStream(ctx context.Context, id string, req ExecStreamReques
 		go c.resizeExec(ctx, exec.ID, req.Resize)
 	}
 	if err := c.drain(ctx, exec.ID, conn, req); err != nil {
-		return 0, wrap(err, "output of %q in container %s", req.Cmd, id)
+		return 0, wrap(err, "output of %q in container %s", req.Cmd, short(id))
 	}
 	return c.exitCode(ctx, exec.ID)
 }

@@ -39,7 +39,7 @@ type Container struct {
 func (c *Client) Inspect(ctx context.Context, id string) (Container, error) {
 	got, err := c.api.ContainerInspect(ctx, id)
 	if err != nil {
-		return Container{}, wrap(err, "looking up container %s", id)
+		return Container{}, wrap(err, "looking up container %s", short(id))
 	}
 	return containerOf(got), nil
 }

@@ -76,7 +76,7 @@ func (c *Client) copyLogs(ctx context.Context, id string, follow, tty bool, to *
 		Since:      to.since(),
 	})
 	if err != nil {
-		return wrap(err, "reading the logs of container %s", id)
+		return wrap(err, "reading the logs of container %s", short(id))
 	}
 	defer body.Close()
 	to.reopen()
@@ -90,7 +90,7 @@ func (c *Client) copyLogs(ctx context.Context, id string, follow, tty bool, to *
 			return nil
 		}
 		if err != nil {
-			return wrap(err, "reading the logs of container %s", id)
+			return wrap(err, "reading the logs of container %s", short(id))
 		}
 		if err := to.deliver(piece); err != nil {
 			return err

@@ -14,5 +14,5 @@ func (c *Client) Start(ctx context.Context, id string) error {
 	err := c.timing.retry(ctx, func() error {
 		return c.api.ContainerStart(ctx, id, container.StartOptions{})
 	})
-	return wrap(err, "starting container %s", id)
+	return wrap(err, "starting container %s", short(id))
 }

@@ -33,12 +33,12 @@ type Sample struct {
 func (c *Client) Stats(ctx context.Context, id string) (Sample, error) {
 	resp, err := c.api.ContainerStats(ctx, id, false)
 	if err != nil {
-		return Sample{}, wrap(err, "measuring container %s", id)
+		return Sample{}, wrap(err, "measuring container %s", short(id))
 	}
 	defer resp.Body.Close()
 	var got container.StatsResponse
 	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
-		return Sample{}, wrap(err, "measuring container %s", id)
+		return Sample{}, wrap(err, "measuring container %s", short(id))
 	}
 	if got.Read.IsZero() {
 		return Sample{}, fmt.Errorf("measuring container %s: %w", id, ErrNotRunning)

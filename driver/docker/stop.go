@@ -35,7 +35,7 @@ func (c *Client) Stop(ctx context.Context, id, signal string, timeout time.Durat
 	err := c.timing.retry(ctx, func() error {
 		return c.api.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})
 	})
-	return ignoreEnded(stuckOr(ctx, wrap(err, "stopping container %s", id)))
+	return ignoreEnded(stuckOr(ctx, wrap(err, "stopping container %s", short(id))))
 }
 
 // errOutlived: the container did not end within the time it had.
@@ -60,7 +60,7 @@ func ignoreEnded(err error) error {
 //
 // Errors: ErrNotFound, ErrNotRunning, ErrUnavailable, or an unknown signal.
 func (c *Client) Signal(ctx context.Context, id, signal string) error {
-	return wrap(c.api.ContainerKill(ctx, id, signal), "sending %s to container %s", signal, id)
+	return wrap(c.api.ContainerKill(ctx, id, signal), "sending %s to container %s", signal, short(id))
 }
 
 // Remove removes a container, running or not, with its anonymous volumes. It returns nil only when the container is gone;
@@ -80,7 +80,7 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 	if err == nil {
 		err = c.gone(ctx, id)
 	}
-	return stuckOr(ctx, wrap(err, "removing container %s", id))
+	return stuckOr(ctx, wrap(err, "removing container %s", short(id)))
 }
 
 // gone waits until the daemon no longer knows the container.
@@ -100,7 +100,7 @@ func (c *Client) gone(ctx context.Context, id string) error {
 // patience bounds a call that the daemon may never answer, because the kernel does not let go of a process.
 func (c *Client) patience(ctx context.Context, id string, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("container %s is still there after %s: %w: %w",
-		id, limit, ErrStuck, context.DeadlineExceeded))
+		short(id), limit, ErrStuck, context.DeadlineExceeded))
 }
 
 // stuckOr puts the cause of ctx, if that has ended, in the place of the error it led to.

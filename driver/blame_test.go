@@ -1,0 +1,28 @@
+package driver
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestBlame(t *testing.T) {
+	t.Parallel()
+	must.NoError(t, blame(nil))
+	for docker, key := range map[string]string{
+		`logger: no log driver named 'nonsense' is registered`:                            "config.logging",
+		`--storage-opt is supported only for overlay over xfs with 'pquota' mount option`: "config.storage_opt",
+		`Requested CPUs are not available - requested 900, available: 0-1`:                "config.cpuset_cpus",
+		`Unable to find group nonsense: no matching entries in group file`:                "config.group_add",
+		`network nonet not found`:                                                           "config.network_mode",
+		`error looking up volume plugin pxd: plugin "pxd" not found`:                        "config.volume_driver",
+		`invalid IPv4 address: user specified IP address is supported only with own subnet`: "config.ipv4_address",
+	} {
+		err := errors.New("Error response from daemon: " + docker)
+		must.ErrorContains(t, blame(err), "Docker refuses "+key)
+		must.ErrorIs(t, blame(err), err)
+	}
+	unknown := errors.New("no space left on device")
+	must.True(t, blame(unknown) == unknown)
+}
