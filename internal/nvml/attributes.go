@@ -16,13 +16,20 @@ func (d *device) describe(gpu *GPU) {
 		major, minor, ret := d.GetCudaComputeCapability()
 		return Version{major, minor}, ret
 	})
-	if bar1 := may(d, "nvmlDeviceGetBAR1MemoryInfo", d.GetBAR1MemoryInfo); bar1 != nil {
-		total, used := floorMiB(bar1.Bar1Total), ceilMiB(bar1.Bar1Used)
-		gpu.BAR1MiB, gpu.BAR1UsedMiB = &total, &used
-	}
 	gpu.PCIBandwidthMBps = d.pciBandwidth()
 	gpu.MaxCoresClockMHz = widen(may(d, "nvmlDeviceGetMaxClockInfo", clock(d.GetMaxClockInfo, nvml.CLOCK_SM)))
 	gpu.MaxMemoryClockMHz = widen(may(d, "nvmlDeviceGetMaxClockInfo", clock(d.GetMaxClockInfo, nvml.CLOCK_MEM)))
+}
+
+// measure reads what an administrator or the next moment can change.
+func (d *device) measure(gpu *GPU) {
+	d.measureModes(gpu)
+	d.measureUse(gpu)
+	d.measureErrors(gpu)
+}
+
+// measureModes reads what an administrator can change while tasks run.
+func (d *device) measureModes(gpu *GPU) {
 	gpu.PowerLimitW = watts(may(d, "nvmlDeviceGetPowerManagementLimit", d.GetPowerManagementLimit))
 	gpu.PersistenceMode = enabled(may(d, "nvmlDeviceGetPersistenceMode", d.GetPersistenceMode))
 	gpu.DisplayMode = enabled(may(d, "nvmlDeviceGetDisplayMode", d.GetDisplayMode))
@@ -32,8 +39,12 @@ func (d *device) describe(gpu *GPU) {
 	}))
 }
 
-// measure reads what changes from one moment to the next.
-func (d *device) measure(gpu *GPU) {
+// measureUse reads what changes from one moment to the next.
+func (d *device) measureUse(gpu *GPU) {
+	if bar1 := may(d, "nvmlDeviceGetBAR1MemoryInfo", d.GetBAR1MemoryInfo); bar1 != nil {
+		total, used := floorMiB(bar1.Bar1Total), ceilMiB(bar1.Bar1Used)
+		gpu.BAR1MiB, gpu.BAR1UsedMiB = &total, &used
+	}
 	gpu.PowerW = watts(may(d, "nvmlDeviceGetPowerUsage", d.GetPowerUsage))
 	gpu.TemperatureC = widen(may(d, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
 		return d.GetTemperature(nvml.TEMPERATURE_GPU)
@@ -45,7 +56,6 @@ func (d *device) measure(gpu *GPU) {
 	}
 	gpu.EncoderPct = widen(may(d, "nvmlDeviceGetEncoderUtilization", first(d.GetEncoderUtilization)))
 	gpu.DecoderPct = widen(may(d, "nvmlDeviceGetDecoderUtilization", first(d.GetDecoderUtilization)))
-	d.measureErrors(gpu)
 }
 
 // measureErrors reads errors that only a reset of the GPU undoes.

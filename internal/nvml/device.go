@@ -13,7 +13,8 @@ import (
 type device struct {
 	*probe
 	nvml.Device
-	err error
+	err      error
+	doubtful bool // something that may told nothing of could be told another time
 }
 
 // must asks for what the GPU is unusable without.
@@ -35,6 +36,7 @@ func may[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 		d.err = err
 	}
 	if err != nil {
+		d.doubtful = d.doubtful || !cannotTell(err)
 		return nil
 	}
 	return &value
@@ -55,47 +57,24 @@ func mayBe[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 	return &value
 }
 
-// readGPU reads the physical GPU at an index, and its MIG instances.
-func readGPU(p *probe, index int) []GPU {
-	handle, err := query(p, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) {
-		return p.library.DeviceGetHandleByIndex(index)
-	})
-	if err != nil {
-		return []GPU{{Index: index, Err: err}}
-	}
-	d := &device{probe: p, Device: handle}
-	gpu := GPU{
-		Index:      index,
-		UUID:       must(d, "nvmlDeviceGetUUID", d.GetUUID),
-		Name:       must(d, "nvmlDeviceGetName", d.GetName),
-		MIGEnabled: d.migEnabled(),
-	}
-	d.describe(&gpu)
-	d.measure(&gpu)
-	if !gpu.MIGEnabled {
-		d.readMemory(&gpu)
-	}
-	if d.err != nil {
-		return []GPU{gpu.failed(d.err)}
-	}
-	gpus := []GPU{gpu}
-	if gpu.MIGEnabled {
-		gpus = append(gpus, d.readInstances(gpu)...)
-	}
-	return gpus
-}
-
 // failed keeps who the GPU is and drops all that was read half.
 func (g GPU) failed(err error) GPU {
 	return GPU{UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Err: err}
 }
 
+// canMIG reports whether the GPU has a MIG mode at all.
+func (d *device) canMIG() bool { return d.migMode() != nil }
+
 func (d *device) migEnabled() bool {
-	mode := mayBe(d, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
+	mode := d.migMode()
+	return mode != nil && *mode == nvml.DEVICE_MIG_ENABLE
+}
+
+func (d *device) migMode() *int {
+	return mayBe(d, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
 		current, _, ret := d.GetMigMode()
 		return current, ret
 	})
-	return mode != nil && *mode == nvml.DEVICE_MIG_ENABLE
 }
 
 // readInstances reads the MIG instances of a GPU. Their numbers have gaps.

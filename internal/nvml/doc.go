@@ -10,8 +10,9 @@
 //	query    one NVML function, if the library has it
 //	device   what one GPU tells about itself, built from queries
 //	lane     runs queries that may never return, one at a time
+//	slot     one GPU's lane, and what of the GPU need be asked only once
 //	xidWatch waits for the errors that drivers report by themselves
-//	Reader   the session with the library and one lane per GPU
+//	Reader   the session with the library and one slot per GPU
 //
 // # What must hold
 //

@@ -20,7 +20,7 @@ type Reader struct {
 
 	turn chan struct{} // holds one token: whose turn it is to use what follows
 	node lane[nodeReading]
-	gpus []*lane[[]GPU]
+	gpus []*slot
 	seen map[int][]GPU // by index: who was there at the last good reading
 	xids xidWatch
 }
@@ -103,6 +103,7 @@ func (r *Reader) endSession(ctx context.Context) {
 		return nodeReading{}
 	})
 	_, _ = r.node.wait(ctx)
+	r.gpus = nil // the next session may find other GPUs, or another driver
 }
 
 // readNode opens the session if need be and asks what is not about one GPU.
@@ -126,21 +127,21 @@ func (r *Reader) readNode(ctx context.Context) (nodeReading, error) {
 }
 
 func (r *Reader) gpusBusy() bool {
-	return slices.ContainsFunc(r.gpus, (*lane[[]GPU]).busy)
+	return slices.ContainsFunc(r.gpus, (*slot).busy)
 }
 
 // readGPUs reads all GPUs at the same time, so that a slow one costs the
 // others nothing.
 func (r *Reader) readGPUs(ctx context.Context, count int) []GPU {
 	for len(r.gpus) < count {
-		r.gpus = append(r.gpus, &lane[[]GPU]{})
+		r.gpus = append(r.gpus, &slot{index: len(r.gpus)})
 	}
-	for i, lane := range r.gpus[:count] {
-		lane.start(ctx, r.session.library, func(p *probe) []GPU { return readGPU(p, i) })
+	for _, slot := range r.gpus[:count] {
+		slot.start(ctx, r.session.library, slot.read)
 	}
 	var gpus []GPU
-	for i, lane := range r.gpus[:count] {
-		read, err := lane.wait(ctx)
+	for i, slot := range r.gpus[:count] {
+		read, err := slot.wait(ctx)
 		if err != nil {
 			read = []GPU{{Index: i, Err: err}}
 		}

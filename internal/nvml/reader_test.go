@@ -116,6 +116,7 @@ func TestOneGPUFails(t *testing.T) {
 			"nvmlDeviceGetMigMode UNKNOWN",
 		} {
 			one, two := fakenvml.NewGPU(1, "NVIDIA A30", 24576), fakenvml.NewGPU(2, "NVIDIA A30", 24576)
+			one.MIGMode = "off"
 			r := open(t, m)
 			m.Set(state(one, two))
 			must.NoError(t, snapshot(t, r).GPUs[0].Err)
@@ -230,6 +231,55 @@ func TestDriverIsReloaded(t *testing.T) {
 		}
 		m.Set(well)
 		must.Len(t, 1, snapshot(t, r).GPUs)
+	})
+}
+
+// What stays the same is asked once per GPU and session: its functions may then
+// fail. What can change while tasks run is asked each time.
+func TestWhatStaysTheSameIsAskedOnce(t *testing.T) {
+	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
+		r := open(t, m)
+		a30, l4 := fakenvml.NewGPU(1, "NVIDIA A30", 24576), fakenvml.NewGPU(2, "NVIDIA L4", 23034)
+		deaf := func(gpu fakenvml.GPU) fakenvml.GPU {
+			gpu.Fail = map[string]string{"nvmlDeviceGetName": "UNKNOWN", "nvmlDeviceGetMax*": "UNKNOWN", "nvmlDeviceGetPciInfo_v3": "UNKNOWN"}
+			return gpu
+		}
+		m.Set(state(a30))
+		before := snapshot(t, r).GPUs[0]
+		a30 = deaf(a30)
+		a30.More["power_limit"], a30.More["persistence_mode"] = "200000", "off"
+		m.Set(state(a30))
+		now := snapshot(t, r).GPUs[0]
+		must.Eq(t, ptr[uint64](200), now.PowerLimitW)
+		must.Eq(t, ptr(false), now.PersistenceMode)
+		now.PowerLimitW, now.PersistenceMode = before.PowerLimitW, before.PersistenceMode
+		must.Eq(t, before, now)
+
+		// Another GPU at the same index is asked, though it was met elsewhere.
+		m.Set(state(l4, a30))
+		must.Eq(t, "NVIDIA L4", snapshot(t, r).GPUs[0].Name)
+		must.ErrorContains(t, snapshot(t, r).GPUs[1].Err, "nvmlDeviceGetName")
+
+		// So is one of a new session.
+		m.Set(fakenvml.State{Faults: fakenvml.Faults{Fail: map[string]string{"*": "DRIVER_NOT_LOADED"}}})
+		_, err := r.Snapshot(t.Context())
+		must.Error(t, err)
+		l4.More["max_sm_clock"] = "2040"
+		m.Set(state(l4))
+		must.Eq(t, ptr[uint64](2040), snapshot(t, r).GPUs[0].MaxCoresClockMHz)
+	})
+}
+
+func TestWhatCouldNotBeReadIsAskedAgain(t *testing.T) {
+	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
+		gpu := fakenvml.NewGPU(1, "NVIDIA A30", 24576)
+		gpu.Fail = map[string]string{"nvmlDeviceGetPciInfo_v3": "UNKNOWN"}
+		r := open(t, m)
+		m.Set(state(gpu))
+		must.Eq(t, "", snapshot(t, r).GPUs[0].PCIBusID)
+		gpu.Fail = nil
+		m.Set(state(gpu))
+		must.Eq(t, "00000000:01:00.0", snapshot(t, r).GPUs[0].PCIBusID)
 	})
 }
 

@@ -1,0 +1,63 @@
+package nvml
+
+import "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+// slot is one of NVML's indexes and the GPU that is there. Its fields belong to
+// the reading in its lane, of which there is never more than one.
+type slot struct {
+	lane[[]GPU]
+	index int
+	known *traits // of the GPU that was met here; nil if they must be asked for
+}
+
+// traits are what stays the same while a session lasts: most questions that
+// NVML is asked have such an answer.
+type traits struct {
+	GPU
+	canMIG bool
+}
+
+// read reads the physical GPU in the slot, and its MIG instances.
+func (s *slot) read(p *probe) []GPU {
+	handle, err := query(p, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) {
+		return p.library.DeviceGetHandleByIndex(s.index)
+	})
+	if err != nil {
+		s.known = nil
+		return []GPU{{Index: s.index, Err: err}}
+	}
+	d := &device{probe: p, Device: handle}
+	met := s.meet(d)
+	gpu := met.GPU
+	gpu.MIGEnabled = met.canMIG && d.migEnabled()
+	d.measure(&gpu)
+	if !gpu.MIGEnabled {
+		d.readMemory(&gpu)
+	}
+	if d.err != nil {
+		s.known = nil
+		return []GPU{gpu.failed(d.err)}
+	}
+	gpus := []GPU{gpu}
+	if gpu.MIGEnabled {
+		gpus = append(gpus, d.readInstances(gpu)...)
+	}
+	return gpus
+}
+
+// meet asks who the GPU is, each time, since indexes shift. Its traits it asks
+// for when it is new here, and again as long as one could not be read.
+func (s *slot) meet(d *device) traits {
+	uuid := must(d, "nvmlDeviceGetUUID", d.GetUUID)
+	if s.known != nil && s.known.UUID == uuid {
+		return *s.known
+	}
+	s.known = nil
+	met := traits{GPU: GPU{Index: s.index, UUID: uuid, Name: must(d, "nvmlDeviceGetName", d.GetName)}}
+	met.canMIG = d.canMIG()
+	d.describe(&met.GPU)
+	if d.err == nil && !d.doubtful {
+		s.known = &met
+	}
+	return met
+}
