@@ -22,8 +22,11 @@ var ownImports = map[string][]string{
 	"driver":                      {"allocator", "driver/docker", "internal/tableconfig", "internal/version"},
 	"driver/docker":               {},
 	"internal/doctor":             {"allocator"},
-	"internal/cli":                {"allocator", "allocator/placement", "internal/doctor", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
+	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
 	"internal/planner":            {"allocator", "allocator/placement", "allocator/profile"},
+	"internal/planner/live":       {"allocator", "internal/planner"},
+	"internal/planner/nomadtest":  {"allocator"},
+	"internal/planner/webhook":    {"internal/planner"},
 	"internal/simulate":           {"allocator/placement"},
 	"internal/simulate/nomad":     {"allocator/placement", "internal/simulate"},
 	"internal/nvml":               {},
@@ -62,11 +65,11 @@ var reserved = []struct {
 		because: "what an engine's errors mean is decided in one place",
 	},
 	{
-		path: "github.com/hashicorp/nomad/scheduler", by: []string{"internal/planner", "internal/simulate/nomad"},
+		path: "github.com/hashicorp/nomad/scheduler", by: []string{"internal/planner", "internal/planner/nomadtest", "internal/simulate/nomad"},
 		because: "it is an inner part of Nomad, taken only where its very verdict is needed",
 	},
 	{
-		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig", "internal/simulate/nomad"},
+		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
 		because: "the table and the commands must outlive changes of Nomad's plugin interface",
 	},
 }

@@ -83,6 +83,7 @@ func exitCode(err error) int {
 	var table *tableError
 	var findings *findingsError
 	var command *commandError
+	var waiting *waitingError
 	switch {
 	case errors.As(err, &usage):
 		return ExitUsage
@@ -94,6 +95,8 @@ func exitCode(err error) int {
 		return command.code
 	case errors.As(err, &findings):
 		return ExitFindings
+	case errors.As(err, &waiting):
+		return ExitWaiting
 	default:
 		return ExitFailure
 	}
@@ -135,7 +138,8 @@ func (a App) newRoot() *cobra.Command {
 	table := &tableFlags{getenv: a.Getenv}
 	table.register(root.PersistentFlags())
 	root.AddCommand(a.newStatus(table), a.newCordon(table), a.newUncordon(table), a.newDoctor(table),
-		a.newClaim(table), a.newRelease(table), a.newSimulate(), newVersion())
+		a.newClaim(table), a.newRelease(table), a.newProfile(table), a.newPlan(table), a.newRun(table),
+		a.newReplan(table), a.newWebhook(table), a.newSimulate(), newVersion())
 	return root
 }
 

@@ -12,6 +12,9 @@
 //   - derive.go: the status of a snapshot; pure
 //   - text.go, bar.go, legend.go, paint.go: the same for people
 //
-// Only cordon and uncordon write to the table. The package is reached from main,
-// which tells it how to open one.
+//   - profile.go, formula.go: the commands for profiles
+//   - plan.go, run.go, replan.go, webhook.go: the commands that plan, with
+//     planflags.go for what they share and plantext.go for people
+//
+// The package is reached from main, which tells it how to open a table.
 package cli

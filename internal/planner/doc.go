@@ -22,6 +22,7 @@
 //	keep.go        groups that run keep what they have
 //	shortage.go    what does not fit, and by how much
 //	book.go        the reservations that go with a plan
+//	replan.go      which registered jobs should be planned again
 //	outcome.go     whether Nomad did as planned
 //
 // # What must hold

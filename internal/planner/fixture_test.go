@@ -6,79 +6,18 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
-	attributes "github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/placement"
 	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/planner/nomadtest"
 )
 
-// gpuSpec is a GPU of a simulated node.
-type gpuSpec struct {
-	model   string
-	units   int
-	unitMiB int
-	sick    []int // units that are not healthy
-}
+type gpuSpec = nomadtest.GPU
 
-func a10() gpuSpec  { return gpuSpec{model: "NVIDIA A10", units: 22, unitMiB: 1024} }
-func h100() gpuSpec { return gpuSpec{model: "NVIDIA H100", units: 79, unitMiB: 1024} }
-
-// nodeID and uuid name a simulated node and its GPUs.
-func nodeID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }
-
-func uuid(node, index int) string { return fmt.Sprintf("GPU-%08d-0000-4000-8000-%012d", node, index) }
-
-// newNode is a ready node with the device groups that the plugin makes.
-func newNode(number int, gpus ...gpuSpec) *structs.Node {
-	n := &structs.Node{
-		ID: nodeID(number), SecretID: nodeID(number), Name: fmt.Sprintf("node-%d", number), Datacenter: "dc1", NodePool: "default",
-		Status: structs.NodeStatusReady, SchedulingEligibility: structs.NodeSchedulingEligible,
-		Attributes: map[string]string{"kernel.name": "linux", "driver.gpu-docker": "1"},
-		Meta:       map[string]string{"rack": fmt.Sprintf("r%d", number%2)},
-		Drivers:    map[string]*structs.DriverInfo{"gpu-docker": {Detected: true, Healthy: true}},
-		NodeResources: &structs.NodeResources{
-			Cpu: structs.NodeCpuResources{CpuShares: 32000, TotalCpuCores: 32}, Memory: structs.NodeMemoryResources{MemoryMB: 262144},
-			Disk:     structs.NodeDiskResources{DiskMB: 1 << 20},
-			Networks: []*structs.NetworkResource{{Mode: "host", Device: "eth0", CIDR: "192.0.2.1/32", IP: "192.0.2.1", MBits: 1000}},
-		},
-		ReservedResources: &structs.NodeReservedResources{},
-	}
-	for index, g := range gpus {
-		n.NodeResources.Devices = append(n.NodeResources.Devices, newGPU(uuid(number, index), index, g))
-	}
-	if err := n.ComputeClass(); err != nil {
-		panic(err)
-	}
-	return n
-}
-
-func newGPU(id string, index int, g gpuSpec) *structs.NodeDeviceResource {
-	d := &structs.NodeDeviceResource{Vendor: "nvidia", Type: "gpu-mem", Name: id, Attributes: map[string]*attributes.Attribute{
-		"model":       attributes.NewStringAttribute(g.model),
-		"index":       attributes.NewIntAttribute(int64(index), ""),
-		"units":       attributes.NewIntAttribute(int64(g.units), ""),
-		"memory_unit": attributes.NewIntAttribute(int64(g.unitMiB), attributes.UnitMiB),
-		"memory":      attributes.NewIntAttribute(int64(g.units*g.unitMiB), attributes.UnitMiB),
-	}}
-	for unit := range g.units {
-		d.Instances = append(d.Instances, &structs.NodeDevice{ID: allocator.UnitID(allocator.GPUID(id), unit), Healthy: true})
-	}
-	for _, unit := range g.sick {
-		d.Instances[unit].Healthy = false
-	}
-	return d
-}
-
-// nodes is so many nodes that are all alike.
-func nodes(count int, gpus ...gpuSpec) []*structs.Node {
-	var all []*structs.Node
-	for number := range count {
-		all = append(all, newNode(number, gpus...))
-	}
-	return all
-}
+func a10() gpuSpec  { return gpuSpec{Model: "NVIDIA A10", Units: 22, UnitMiB: 1024} }
+func h100() gpuSpec { return gpuSpec{Model: "NVIDIA H100", Units: 79, UnitMiB: 1024} }
 
 // option changes a job under construction.
 type option func(*api.Job)

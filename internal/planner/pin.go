@@ -51,6 +51,9 @@ func (p *planning) pin(w *wanted, group *Group) error {
 		return p.repin(w, group)
 	}
 	pin := p.options.Pin
+	if p.options.Replan && slices.Contains(Pins, w.was) {
+		pin = w.was
+	}
 	for _, l := range w.limits {
 		if l.gpus != nil && pin == Shortlist { // bound to GPUs: other nodes are of no use
 			pin = Hard
@@ -103,7 +106,7 @@ func (p *planning) pin(w *wanted, group *Group) error {
 // changed would restart it.
 func (p *planning) repin(w *wanted, group *Group) error {
 	group.Pin = Pin(w.spec.Meta[MetaPlanned])
-	old := w.nodes()
+	old := listOf(w.spec)
 	switch {
 	case old == nil:
 		return nil // it is not confined
@@ -120,7 +123,7 @@ func (p *planning) repin(w *wanted, group *Group) error {
 		list = withNode(list, node, 0)
 	}
 	switch {
-	case group.Pin == Shortlist && p.options.Extend:
+	case group.Pin == Shortlist && p.options.Replan:
 		best, err := p.placer.Shortlist(p.request(w), p.options.Shortlist)
 		if err != nil {
 			return err
@@ -154,14 +157,6 @@ func (w *wanted) mark(pin Pin) {
 		w.spec.Meta = map[string]string{}
 	}
 	w.spec.Meta[MetaPlanned] = string(pin)
-}
-
-// nodes returns the nodes that the group is confined to, nil if it is not.
-func (w *wanted) nodes() []string {
-	if n := len(w.spec.Constraints); n > 0 && isOneOf(w.spec.Constraints[n-1], targetNode) {
-		return strings.Split(w.spec.Constraints[n-1].RTarget, ",")
-	}
-	return nil
 }
 
 // confine replaces the list of nodes. Without nodes the group is not confined.

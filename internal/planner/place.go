@@ -29,6 +29,7 @@ type wanted struct {
 	judge  *judge
 	live   []*structs.AllocListStub // instances that run and go on
 	kept   bool                     // with what they have
+	was    Pin                      // that the job came with, if any
 }
 
 func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
@@ -75,12 +76,13 @@ func seed(job *api.Job) uint64 {
 
 // read finds out what a group wants, nil if no GPU memory.
 func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
+	was := Pin(group.Meta[MetaPlanned])
 	unpin(group)
 	asks, err := findAsks(p.job, group, p.cluster.Profiles)
 	if err != nil || len(asks) == 0 {
 		return nil, err
 	}
-	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group)}
+	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was}
 	for _, alloc := range p.cluster.Allocs {
 		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name && lives(alloc) {
 			w.live = append(w.live, alloc)

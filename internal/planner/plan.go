@@ -19,8 +19,9 @@ type Options struct {
 	Pin       Pin
 	Shortlist int // nodes on the list of Shortlist; DefaultShortlist if 0
 
-	// Extend gives groups that run new nodes, even if no instance is missing.
-	Extend bool
+	// Replan says that the job is the registered one, as it is: groups have the
+	// pin that they bear, and those that run get a fresh list of nodes.
+	Replan bool
 }
 
 // DefaultShortlist is how many nodes a shortlist has: enough to survive the loss

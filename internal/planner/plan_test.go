@@ -12,6 +12,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/planner/nomadtest"
 )
 
 func group(p *planner.Plan) *api.TaskGroup { return p.Job.TaskGroups[0] }
@@ -36,7 +37,7 @@ func TestPassThrough(t *testing.T) {
 
 func TestPinsAsWritten(t *testing.T) {
 	t.Parallel()
-	cluster := planner.Cluster{Nodes: nodes(3, a10(), a10())}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(3, a10(), a10())}
 	job := newJob("web", 4)
 	before, err := json.Marshal(job)
 	must.NoError(t, err)
@@ -73,7 +74,7 @@ func TestPlanningThePlanned(t *testing.T) {
 	t.Parallel()
 	for _, pin := range planner.Pins {
 		options := planner.Options{Policy: policy("best-fit"), Pin: pin}
-		cluster := planner.Cluster{Nodes: nodes(3, a10(), a10())}
+		cluster := planner.Cluster{Nodes: nomadtest.Nodes(3, a10(), a10())}
 		job := newJob("web", 1, asking(ask(3), ask(4)), constrained("${attr.kernel.name}", "=", "linux"))
 		job.TaskGroups[0].Constrain(api.NewConstraint("${meta.rack}", "set_contains_any", "r0,r1"))
 		job.TaskGroups[0].AddAffinity(api.NewAffinity("${meta.rack}", "=", "r1", 100))
@@ -86,7 +87,7 @@ func TestPlanningThePlanned(t *testing.T) {
 
 func TestConstraints(t *testing.T) {
 	t.Parallel()
-	cluster := planner.Cluster{Nodes: []*structs.Node{newNode(0, a10()), newNode(1, a10(), h100()), newNode(2, a10())}}
+	cluster := planner.Cluster{Nodes: []*structs.Node{nomadtest.Node(0, a10()), nomadtest.Node(1, a10(), h100()), nomadtest.Node(2, a10())}}
 	cluster.Nodes[2].SchedulingEligibility = structs.NodeSchedulingIneligible
 	tests := []struct {
 		name string
@@ -94,11 +95,11 @@ func TestConstraints(t *testing.T) {
 		want string // GPU, "" if none
 		says string
 	}{
-		{"of the job", newJob("j", 2, constrained("${meta.rack}", "=", "r1")), uuid(1, 0), ""},
-		{"of the device", newJob("j", 2, asking(of("NVIDIA H100"))), uuid(1, 1), ""},
-		{"by UUID", newJob("j", 2, asking(&api.RequestedDevice{Name: planner.Device + "/" + uuid(1, 1), Count: ptr(uint64(2))})), uuid(1, 1), ""},
-		{"bare name", newJob("j", 2, constrained("${meta.rack}", "=", "r1"), asking(&api.RequestedDevice{Name: "gpu-mem"})), uuid(1, 0), ""},
-		{"size", newJob("j", 23), uuid(1, 1), ""},
+		{"of the job", newJob("j", 2, constrained("${meta.rack}", "=", "r1")), nomadtest.UUID(1, 0), ""},
+		{"of the device", newJob("j", 2, asking(of("NVIDIA H100"))), nomadtest.UUID(1, 1), ""},
+		{"by UUID", newJob("j", 2, asking(&api.RequestedDevice{Name: planner.Device + "/" + nomadtest.UUID(1, 1), Count: ptr(uint64(2))})), nomadtest.UUID(1, 1), ""},
+		{"bare name", newJob("j", 2, constrained("${meta.rack}", "=", "r1"), asking(&api.RequestedDevice{Name: "gpu-mem"})), nomadtest.UUID(1, 0), ""},
+		{"size", newJob("j", 23), nomadtest.UUID(1, 1), ""},
 		{"nowhere", newJob("j", 80), "", "1 unit short"},
 		{"no such model", newJob("j", 1, asking(of("NVIDIA T4"))), "", "no GPU that task"},
 		{"no such rack", newJob("j", 1, constrained("${meta.rack}", "=", "r7")), "", "${meta.rack} = r7"},
@@ -136,7 +137,7 @@ func text(t *testing.T, value any) string {
 // Instances that fit are planned beside those that do not.
 func TestSomeFit(t *testing.T) {
 	t.Parallel()
-	p := plan(t, newJob("j", 12, count(5)), planner.Cluster{Nodes: nodes(2, a10())}, shortlist())
+	p := plan(t, newJob("j", 12, count(5)), planner.Cluster{Nodes: nomadtest.Nodes(2, a10())}, shortlist())
 	must.Len(t, 2, p.Groups[0].Places)
 	must.Eq(t, 3, p.Missing())
 	must.Eq(t, planner.Soft, p.Groups[0].Pin)
@@ -148,7 +149,7 @@ func TestDistinctHosts(t *testing.T) {
 	t.Parallel()
 	job := newJob("j", 1, count(3))
 	job.TaskGroups[0].Constrain(&api.Constraint{Operand: api.ConstraintDistinctHosts})
-	p := plan(t, job, planner.Cluster{Nodes: nodes(2, a10(), a10())}, shortlist())
+	p := plan(t, job, planner.Cluster{Nodes: nomadtest.Nodes(2, a10(), a10())}, shortlist())
 	must.Len(t, 2, p.Groups[0].Places)
 	must.NotEq(t, p.Groups[0].Places[0].Node, p.Groups[0].Places[1].Node)
 	must.StrContains(t, p.Groups[0].Short[0].Why[0], "distinct hosts")
@@ -156,7 +157,7 @@ func TestDistinctHosts(t *testing.T) {
 
 func TestAsksApart(t *testing.T) {
 	t.Parallel()
-	cluster := planner.Cluster{Nodes: nodes(1, a10(), a10(), a10(), a10())}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, a10(), a10(), a10(), a10())}
 	names := func(p *planner.Plan) []string {
 		var all []string
 		for _, d := range group(p).Tasks[0].Resources.Devices {
@@ -180,7 +181,7 @@ func TestAsksApart(t *testing.T) {
 	must.SliceEmpty(t, device(p, 0).Constraints)
 
 	// Asks that no GPU satisfies both need no help.
-	cluster.Nodes = []*structs.Node{newNode(0, a10(), h100())}
+	cluster.Nodes = []*structs.Node{nomadtest.Node(0, a10(), h100())}
 	p = plan(t, newJob("j", 1, asking(of("NVIDIA A10"), of("NVIDIA H100"))), cluster, shortlist())
 	must.Len(t, 1, device(p, 0).Constraints)
 
@@ -191,7 +192,7 @@ func TestAsksApart(t *testing.T) {
 // MIG instances of one GPU share its index: asks are told apart by UUID.
 func TestAsksApartOnMIG(t *testing.T) {
 	t.Parallel()
-	n := newNode(0, a10(), a10())
+	n := nomadtest.Node(0, a10(), a10())
 	n.NodeResources.Devices[1].Attributes["index"] = n.NodeResources.Devices[0].Attributes["index"]
 	p := plan(t, newJob("j", 1, asking(ask(2), ask(2))), planner.Cluster{Nodes: []*structs.Node{n}}, shortlist())
 	must.Eq(t, planner.Hard, p.Groups[0].Pin)
@@ -201,7 +202,7 @@ func TestAsksApartOnMIG(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{
-		Nodes: []*structs.Node{newNode(0, gpuSpec{model: "NVIDIA A10", units: 20, unitMiB: 512}), newNode(1, a10())},
+		Nodes: []*structs.Node{nomadtest.Node(0, gpuSpec{Model: "NVIDIA A10", Units: 20, UnitMiB: 512}), nomadtest.Node(1, a10())},
 		Profiles: map[string]allocator.Profile{
 			"resnet50": {BaseMiB: 1500, MiBPer: map[string]float64{"batch": 120.5}},
 			"huge":     {BaseMiB: 90000},
@@ -211,7 +212,7 @@ func TestProfiles(t *testing.T) {
 	must.Eq(t, []string{"resnet50"}, planner.ProfileNames(job))
 	p := plan(t, job, cluster, shortlist())
 	s := p.Groups[0].Places[0].Slices[0] // 2464 MiB: 2560 on the small units leaves least
-	must.Eq(t, []any{uuid(0, 0), 5}, []any{s.GPU, s.Units})
+	must.Eq(t, []any{nomadtest.UUID(0, 0), 5}, []any{s.GPU, s.Units})
 	must.Eq(t, uint64(5), *device(p, 0).Count)
 	must.Eq(t, "512 MiB", device(p, 0).Constraints[0].RTarget)
 
@@ -228,7 +229,7 @@ func TestProfiles(t *testing.T) {
 func TestJobErrors(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{
-		Nodes:    nodes(1, a10()),
+		Nodes:    nomadtest.Nodes(1, a10()),
 		Profiles: map[string]allocator.Profile{"p": {BaseMiB: 100, MiBPer: map[string]float64{"batch": 1}}},
 	}
 	for says, job := range map[string]*api.Job{
@@ -259,7 +260,7 @@ func TestTemplates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			job := newJob("j", 1, kind("batch"), asking(ask(1), ask(1)), meta(planner.MetaAmount, "whole"), change)
-			p := plan(t, job, planner.Cluster{Nodes: nodes(2, a10(), a10())}, shortlist())
+			p := plan(t, job, planner.Cluster{Nodes: nomadtest.Nodes(2, a10(), a10())}, shortlist())
 			must.StrContains(t, p.Groups[0].Note, "started later")
 			must.Eq(t, planner.Pin(""), p.Groups[0].Pin)
 			must.SliceEmpty(t, group(p).Constraints)
@@ -285,18 +286,18 @@ func snapshot(t *testing.T, table *allocator.Table) *allocator.Snapshot {
 func TestTheTableCounts(t *testing.T) {
 	t.Parallel()
 	held := table()
-	cluster := planner.Cluster{Nodes: nodes(1, a10(), a10())}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, a10(), a10())}
 	for i, job := range []string{"other", "mine"} {
-		gpu := allocator.GPUID(uuid(0, i))
+		gpu := allocator.GPUID(nomadtest.UUID(0, i))
 		owner := allocator.Owner{Namespace: "default", Job: job, Group: "group", Task: "main", Alloc: "plan-" + job}
 		must.NoError(t, held.Reserve(t.Context(), owner, time.Minute, []allocator.Room{{GPU: gpu, UnitMiB: 1024, Of: 22, Count: 20}}))
 	}
 	cluster.Table = snapshot(t, held)
 	p := plan(t, newJob("mine", 5), cluster, shortlist())
-	must.Eq(t, uuid(0, 1), p.Groups[0].Places[0].Slices[0].GPU)
+	must.Eq(t, nomadtest.UUID(0, 1), p.Groups[0].Places[0].Slices[0].GPU)
 	must.Len(t, 1, planner.Stale(cluster.Table, "default", "mine"))
 
-	must.NoError(t, held.Cordon(t.Context(), allocator.GPUID(uuid(0, 1)), "fan"))
+	must.NoError(t, held.Cordon(t.Context(), allocator.GPUID(nomadtest.UUID(0, 1)), "fan"))
 	cluster.Table = snapshot(t, held)
 	must.Eq(t, 1, plan(t, newJob("mine", 5), cluster, shortlist()).Missing())
 }
@@ -306,8 +307,8 @@ func TestTheTableCounts(t *testing.T) {
 func TestBookingsAndHealthCount(t *testing.T) {
 	t.Parallel()
 	sick := a10()
-	sick.sick = []int{0, 1, 2, 3}
-	cluster := planner.Cluster{Nodes: nodes(1, sick)}
+	sick.Sick = []int{0, 1, 2, 3}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, sick)}
 	p := plan(t, newJob("first", 10), cluster, shortlist())
 	must.Eq(t, 8, p.Groups[0].Places[0].Slices[0].Left)
 	cluster = running(cluster, p)
@@ -319,8 +320,8 @@ func TestReservations(t *testing.T) {
 	t.Parallel()
 	held := table()
 	sick := a10()
-	sick.sick = []int{21}
-	cluster := planner.Cluster{Nodes: nodes(2, sick, sick)}
+	sick.Sick = []int{21}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(2, sick, sick)}
 	p := plan(t, newJob("j", 1, asking(ask(3), ask(4)), count(2)), cluster, shortlist())
 	must.Len(t, 2, p.Reservations)
 	for _, r := range p.Reservations {
@@ -344,7 +345,7 @@ func TestReservations(t *testing.T) {
 // A group that was submitted without the planner and runs is left as it is.
 func TestUnplannedGroupThatRuns(t *testing.T) {
 	t.Parallel()
-	cluster := planner.Cluster{Nodes: nodes(3, a10())}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(3, a10())}
 	first := plan(t, newJob("j", 5), cluster, shortlist())
 	cluster = running(cluster, first)
 	cluster.Registered = newJob("j", 5)
@@ -358,7 +359,7 @@ func TestUnplannedGroupThatRuns(t *testing.T) {
 // A task that is replaced may have the units of the one before.
 func TestChangedGroupMayUseItsOwnUnits(t *testing.T) {
 	t.Parallel()
-	cluster := planner.Cluster{Nodes: nodes(1, a10())}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, a10())}
 	cluster = running(cluster, plan(t, newJob("j", 15), cluster, shortlist()))
 	p := plan(t, newJob("j", 20), cluster, shortlist())
 	must.False(t, p.Groups[0].Kept)
@@ -368,7 +369,7 @@ func TestChangedGroupMayUseItsOwnUnits(t *testing.T) {
 
 func TestRandomIsTheSameForPlanAndRun(t *testing.T) {
 	t.Parallel()
-	cluster := planner.Cluster{Nodes: nodes(50, a10())}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(50, a10())}
 	options := planner.Options{Policy: policy("random"), Pin: planner.Hard}
 	first := plan(t, newJob("j", 3), cluster, options)
 	must.Eq(t, first.Groups, plan(t, newJob("j", 3), cluster, options).Groups)

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/planner/live"
+)
+
+const planLong = `Show on which nodes and GPUs a job's tasks would go, and why, and what would not
+fit anywhere and by how much. Nothing is submitted or reserved.
+
+The job file is HCL, read by Nomad, or JSON. A job that asks for no GPU memory
+passes as it is.`
+
+const planExample = `  nomad-gpu-mem plan job.nomad.hcl
+  nomad-gpu-mem plan --policy spread --var model=llama job.nomad.hcl`
+
+func (a App) newPlan(table *tableFlags) *cobra.Command {
+	flags, file := newPlannerFlags(table), &jobFlags{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "plan JOB",
+		Short:   "Show where a job's tasks would go",
+		Long:    planLong + "\n\n" + plannerNomadHelp + "\n\n" + tableHelp + "\n\n" + planExit,
+		Example: planExample,
+		Args:    oneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := flags.options()
+			if err != nil {
+				return err
+			}
+			return a.withSite(flags, func(client *api.Client, site *live.Site) error {
+				job, err := file.read(cmd.Context(), client, args[0], cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				plan, err := site.Plan(cmd.Context(), job, options)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					err = writeJSON(cmd.OutOrStdout(), plan)
+				} else {
+					err = writePlan(cmd.OutOrStdout(), plan)
+				}
+				return errors.Join(err, unplaced(plan))
+			})
+		},
+	}
+	flags.register(cmd.Flags())
+	file.register(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/planner.md)")
+	return cmd
+}
+
+// unplaced is the error of a plan in which not all fit.
+func unplaced(plan *planner.Plan) error {
+	if missing := plan.Missing(); missing > 0 {
+		return &waitingError{what: count(missing, "instance") + " of " + plan.ID + " fit on no GPU now"}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/planner/nomadtest"
+)
+
+const webJob = `
+variable "replicas" { type = number }
+variable "image" {
+  type    = string
+  default = "web:1"
+}
+job "web" {
+  group "serve" {
+    count = var.replicas
+    task "model" {
+      driver = "gpu-docker"
+      config { image = var.image }
+      meta {
+        gpu_mem_profile = "llama"
+        gpu_mem_batch   = "8"
+      }
+      resources {
+        device "nvidia/gpu-mem" {}
+      }
+    }
+  }
+}`
+
+// planned is a world with a Nomad and a profile.
+func planned(t *testing.T) (*world, *nomadtest.Server) {
+	t.Helper()
+	gpu := nomadtest.GPU{Model: "NVIDIA A10", Units: 22, UnitMiB: 1024}
+	nomad := nomadtest.Serve(t, nomadtest.Nodes(3, gpu, gpu)...)
+	w := newWorld()
+	w.env = map[string]string{"NOMAD_ADDR": nomad.URL}
+	code, _, stderr := w.run(t, "profile", "set", "llama", "--base", "4GiB", "--per", "batch=120.5MiB")
+	must.Eq(t, ExitOK, code, must.Sprint(stderr))
+	return w, nomad
+}
+
+func jobFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "job.nomad.hcl")
+	must.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestPlanAndRun(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	file := jobFile(t, webJob)
+	code, stdout, stderr := w.run(t, "plan", "--var", "replicas=2", file)
+	must.Eq(t, ExitOK, code, must.Sprint(stderr))
+	for _, part := range []string{"Job web, policy least-waste", "Group serve: 2 instances, pin shortlist (3 nodes)", "NVIDIA A10", "5120"} {
+		must.StrContains(t, stdout, part)
+	}
+	code, stdout, stderr = w.run(t, "plan", "--json", "--var", "replicas=2", file)
+	must.Eq(t, ExitOK, code, must.Sprint(stderr))
+	var plan planner.Plan
+	must.NoError(t, json.Unmarshal([]byte(stdout), &plan))
+
+	code, stdout, stderr = w.run(t, "run", "--json", "--var", "replicas=2", file)
+	must.Eq(t, ExitOK, code, must.Sprint(stderr))
+	var report live.Report
+	must.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	must.Eq(t, plan.Groups, report.Plan.Groups)
+	must.Len(t, 2, report.Outcomes)
+
+	code, stdout, _ = w.run(t, "run", "--var", "replicas=3", "--pin", "hard", file)
+	must.Eq(t, ExitOK, code)
+	must.StrContains(t, stdout, "keeps its pin (shortlist)")
+	must.StrContains(t, stdout, "yes")
+	code, stdout, _ = w.run(t, "run", "--var", "replicas=3", file)
+	must.Eq(t, ExitOK, code)
+	must.StrContains(t, stdout, "Nothing was to be started.")
+	code, stdout, _ = w.run(t, "replan", "--threshold=1")
+	must.Eq(t, ExitOK, code)
+	must.StrContains(t, stdout, "default/web: needs nothing")
+}
+
+func TestPlanOfWhatFitsNowhere(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	code, stdout, stderr := w.run(t, "plan", "--var", "replicas=30", jobFile(t, webJob))
+	must.Eq(t, ExitWaiting, code)
+	must.StrContains(t, stdout, "6 instances fit nowhere")
+	must.StrContains(t, stdout, "3 units short")
+	must.StrContains(t, stderr, "6 instances of web fit on no GPU now")
+}
+
+func TestPlannerErrors(t *testing.T) {
+	t.Parallel()
+	file := jobFile(t, webJob)
+	tests := []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"plan"}, ExitUsage, "takes one job file"},
+		{[]string{"plan", "/nowhere/job.hcl"}, ExitUsage, "/nowhere/job.hcl"},
+		{[]string{"plan", "--policy=best", file}, ExitUsage, `no placement policy "best"`},
+		{[]string{"plan", "--pin=firm", file}, ExitUsage, `no pin "firm"`},
+		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist=0"},
+		{[]string{"plan", "--balance=1,2", file}, ExitUsage, "three weights"},
+		{[]string{"run", "--var=replicas", file}, ExitUsage, "name=value"},
+		{[]string{"run", file}, ExitFailure, `"replicas"`},
+		{[]string{"run", "--var=replicas=1", jobFile(t, strings.Replace(webJob, "llama", "lama", 1))}, ExitFailure, `no profile "lama"`},
+		{[]string{"run", "--var=replicas=1", jobFile(t, strings.Replace(webJob, "gpu_mem_batch", "gpu_mem_bach", 1))}, ExitFailure, "batch is missing"},
+		{[]string{"webhook", "--on-failure=maybe"}, ExitUsage, "warn or error"},
+		{[]string{"webhook", "--tls-cert=x"}, ExitUsage, "go together"},
+		{[]string{"webhook", "--token-file=/nowhere"}, ExitUsage, "/nowhere"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.want, func(t *testing.T) {
+			t.Parallel()
+			w, nomad := planned(t)
+			code, stdout, stderr := w.run(t, tc.args...)
+			must.Eq(t, tc.code, code)
+			must.Eq(t, "", stdout)
+			must.StrContains(t, stderr, tc.want)
+			nomad.Do(func(n *nomadtest.Nomad) { must.SliceEmpty(t, n.Allocs()) })
+		})
+	}
+}
+
+func TestPlanWithoutATable(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	w.Fail(allocator.ErrUnavailable)
+	code, _, stderr := w.run(t, "plan", "--var=replicas=1", jobFile(t, webJob))
+	must.Eq(t, ExitTable, code)
+	must.StrContains(t, stderr, "Is Consul running there?")
+}
+
+func TestQuoteHCL(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, `"a \"b\" $${c} %%{d} \\"`, quoteHCL(`a "b" ${c} %{d} \`))
+}
+
+func TestProfileCommands(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	run := func(want int, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := w.run(t, append([]string{"profile"}, args...)...)
+		must.Eq(t, want, code, must.Sprint(stderr))
+		return stdout + stderr
+	}
+	must.StrContains(t, run(ExitOK, "list"), "No profiles")
+	must.StrContains(t, run(ExitOK, "set", "resnet50", "--base", "1500", "--per", "batch=120.5MiB", "--min=2GiB", "--max=24GiB", "--about", "fp16"),
+		"resnet50: 1500 MiB + 120.5 × batch, at least 2048, at most 24576")
+	must.StrContains(t, run(ExitOK, "list"), "fp16")
+	must.StrContains(t, run(ExitOK, "show", "resnet50"), "120.5 × batch")
+	must.StrContains(t, run(ExitOK, "show", "resnet50", "--json"), `"base_mib": 1500`)
+	must.StrContains(t, run(ExitOK, "test", "resnet50", "batch=8"), "2464 MiB: 3 units of 1024 MiB")
+	must.StrContains(t, run(ExitOK, "test", "resnet50", "batch=8", "--unit=512MiB"), "5 units of 512 MiB")
+	must.StrContains(t, run(ExitFailure, "test", "resnet50"), "batch is missing")
+	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "24576 at most")
+	must.StrContains(t, run(ExitUsage, "test", "resnet50", "batch"), "name=value")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "much"), "no size")
+	must.StrContains(t, run(ExitUsage, "set", "odd"), "neither a base nor an attribute")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--base=1", "--min=2GiB", "--max=1GiB"), "above the most")
+	must.StrContains(t, run(ExitUsage, "set"), "the name of one profile")
+	must.StrContains(t, run(ExitFailure, "show", "vgg"), "profile list")
+	run(ExitOK, "delete", "resnet50")
+	must.StrContains(t, run(ExitFailure, "delete", "resnet50"), "no such profile")
+
+	w.put(t, allocator.ProfileKey("bad"), "{")
+	must.StrContains(t, run(ExitUnreadable, "list"), "profiles/bad")
+}
+
+// The service plans with what the commands plan with, and ends when asked to.
+func TestWebhookCommand(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	address := listener.Addr().String()
+	must.NoError(t, listener.Close())
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	var out strings.Builder
+	go func() { ended <- w.app().Run(ctx, []string{"webhook", "--listen", address}, &out, &out) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	job := `{"ID": "web", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "gpu-docker",
+	  "Resources": {"Devices": [{"Name": "nvidia/gpu-mem", "Count": 3}]}}]}]}`
+	var response *http.Response
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		response, err = client.Post("http://"+address+"/v1/patch", "application/json", strings.NewReader(job))
+		if err == nil || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	must.NoError(t, err)
+	var review struct {
+		Patch    []struct{ Path string }
+		Warnings []string
+		Errors   []string
+	}
+	must.NoError(t, json.NewDecoder(response.Body).Decode(&review))
+	must.NoError(t, response.Body.Close())
+	must.SliceEmpty(t, review.Warnings)
+	must.Len(t, 4, review.Patch)
+	stop()
+	must.Eq(t, ExitOK, <-ended)
+	must.StrContains(t, out.String(), "ended")
+}

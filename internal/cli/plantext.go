@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"nomad-gpu-mem/internal/planner"
+)
+
+// writePlan draws a plan for people.
+func writePlan(w io.Writer, plan *planner.Plan) error {
+	if len(plan.Groups) == 0 {
+		_, err := fmt.Fprintf(w, "Job %s asks for no GPU memory: it goes to Nomad as it is.\n", clean(plan.ID))
+		return err
+	}
+	fmt.Fprintf(w, "Job %s, policy %s\n", clean(plan.ID), plan.Policy)
+	for _, group := range plan.Groups {
+		if err := writeGroup(w, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeGroup(w io.Writer, group planner.Group) error {
+	fmt.Fprintf(w, "\nGroup %s: %s%s\n", clean(group.Name), count(group.Count, "instance"), pinText(group))
+	if group.Note != "" {
+		fmt.Fprintf(w, "  %s\n", clean(group.Note))
+	}
+	if len(group.Places) > 0 {
+		table := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "  NODE\tTASK\tGPU\tMODEL\tUNITS\tMiB\tLEFT\tWHY")
+		for _, place := range group.Places {
+			for i, s := range place.Slices {
+				node, why := clean(place.NodeName), place.Why
+				if i > 0 {
+					node, why = "", ""
+				}
+				fmt.Fprintf(table, "  %s\t%s\t%d %s\t%s\t%d\t%d\t%d of %d\t%s\n", node, clean(s.Task), s.Index, clean(s.GPU),
+					clean(s.Model), s.Units, s.MiB, s.Left, s.Of, why)
+			}
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, short := range group.Short {
+		fmt.Fprintf(w, "  %s nowhere:\n", fits(short.Instances))
+		for _, why := range short.Why {
+			fmt.Fprintf(w, "    - %s\n", clean(why))
+		}
+	}
+	return nil
+}
+
+func fits(instances int) string {
+	if instances == 1 {
+		return "1 instance fits"
+	}
+	return fmt.Sprintf("%d instances fit", instances)
+}
+
+func pinText(group planner.Group) string {
+	switch {
+	case group.Kept && group.Pin == "":
+		return ", runs as it is"
+	case group.Kept:
+		return fmt.Sprintf(", runs and keeps its pin (%s)", group.Pin)
+	case group.Pin == planner.Shortlist:
+		return fmt.Sprintf(", pin shortlist (%s)", count(len(group.Nodes), "node"))
+	case group.Pin != "":
+		return ", pin " + string(group.Pin)
+	default:
+		return ", no pin"
+	}
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/profile"
+	"nomad-gpu-mem/internal/planner"
+)
+
+const profileLong = `A profile says how much GPU memory a kind of task needs: a base, and so much for
+each unit of some attributes. A job names one in its meta block, with the
+attributes, and "plan", "run" and "webhook" turn it into units:
+
+  meta {
+    gpu_mem_profile = "resnet50"
+    gpu_mem_batch   = "8"
+  }
+
+Profiles are in the allocation table. A change does nothing to jobs that run.`
+
+const profileSetExample = `  # 1500 MiB and 120.5 MiB for each image of a batch, 24 GiB at most
+  nomad-gpu-mem profile set resnet50 --base 1500MiB --per batch=120.5MiB --max 24GiB`
+
+func (a App) newProfile(table *tableFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "profile",
+		Short: "Say how much GPU memory kinds of tasks need",
+		Long:  profileLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Args:  noCommandArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.newProfileSet(table), a.newProfileShow(table), a.newProfileList(table),
+		a.newProfileDelete(table), a.newProfileTest(table))
+	return cmd
+}
+
+func (a App) newProfileSet(table *tableFlags) *cobra.Command {
+	var base, least, most, about string
+	var per []string
+	cmd := &cobra.Command{
+		Use:     "set NAME",
+		Short:   "Make a profile, or replace one",
+		Long:    "Make a profile, or replace one. Amounts are sizes such as 1.5GiB; a bare number is MiB.",
+		Example: profileSetExample,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parseProfile(base, per, least, most)
+			if err != nil {
+				return usageError{err}
+			}
+			p.About = about
+			if err := planner.Formula(p).Validate(); err != nil {
+				return usageError{err}
+			}
+			return a.withTable(table, func(t *allocator.Table) error {
+				if err := t.PutProfile(cmd.Context(), args[0], p); err != nil {
+					return table.explain(err)
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
+				return err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&base, "base", "0", "what every task needs, a `size`")
+	flags.StringArrayVar(&per, "per", nil, "what each unit of an attribute adds, as `attribute=size`; repeat it for more")
+	flags.StringVar(&least, "min", "0", "no task gets less than this `size`")
+	flags.StringVar(&most, "max", "0", "a task that needs more than this `size` is refused; 0 is no bound")
+	flags.StringVar(&about, "about", "", "a few `words` for people")
+	return cmd
+}
+
+func (a App) newProfileShow(table *tableFlags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a profile",
+		Args:  oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withProfile(cmd.Context(), table, args[0], func(p allocator.Profile) error {
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), p)
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the table has it (docs/consul-kv.md)")
+	return cmd
+}
+
+func (a App) newProfileList(table *tableFlags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List all profiles",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withTable(table, func(t *allocator.Table) error {
+				profiles, problems, err := t.Profiles(cmd.Context())
+				if err != nil {
+					return table.explain(err)
+				}
+				if asJSON {
+					err = writeJSON(cmd.OutOrStdout(), profiles)
+				} else {
+					err = writeProfiles(cmd.OutOrStdout(), profiles)
+				}
+				if err != nil || len(problems) == 0 {
+					return err
+				}
+				for _, problem := range problems {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", problem.Key, clean(problem.Err.Error()))
+				}
+				return &unreadableError{values: len(problems)}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: an object of all profiles, by name")
+	return cmd
+}
+
+func (a App) newProfileDelete(table *tableFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a profile",
+		Args:  oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withTable(table, func(t *allocator.Table) error {
+				return table.explainProfile(t.DeleteProfile(cmd.Context(), args[0]))
+			})
+		},
+	}
+}
+
+func (a App) newProfileTest(table *tableFlags) *cobra.Command {
+	var unit string
+	cmd := &cobra.Command{
+		Use:     "test NAME [ATTRIBUTE=VALUE...]",
+		Short:   "Say what a task would get",
+		Example: "  nomad-gpu-mem profile test resnet50 batch=8",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return oneName(cmd, args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			unitMiB, err := parseMiB(unit)
+			if err != nil || unitMiB < 1 {
+				return usageError{fmt.Errorf("--unit %q is no size", unit)}
+			}
+			attributes, err := parsePairs(args[1:])
+			if err != nil {
+				return usageError{err}
+			}
+			return a.withProfile(cmd.Context(), table, args[0], func(p allocator.Profile) error {
+				mib, err := planner.Formula(p).Need(attributes)
+				if err != nil {
+					return err
+				}
+				need := profile.Units(mib, uint64(unitMiB))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, count(need, "unit"), uint64(unitMiB))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&unit, "unit", "1GiB", "`size` of a unit (memory_unit of the device plugin)")
+	return cmd
+}
+
+// withTable opens the table that the flags name, for one command.
+func (a App) withTable(flags *tableFlags, do func(*allocator.Table) error) error {
+	config, err := flags.resolve()
+	if err != nil {
+		return err
+	}
+	if err := exists(config); err != nil {
+		return flags.explain(err)
+	}
+	table, err := a.OpenTable(config)
+	if err != nil {
+		return flags.explain(err)
+	}
+	defer table.Close()
+	return do(table)
+}
+
+// explainProfile is explain for calls that name a profile.
+func (f *tableFlags) explainProfile(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, allocator.ErrNoProfile):
+		return fmt.Errorf("%w; `nomad-gpu-mem profile list` shows those there are", err)
+	default:
+		return f.explain(err)
+	}
+}
+
+func (a App) withProfile(ctx context.Context, flags *tableFlags, name string, do func(allocator.Profile) error) error {
+	return a.withTable(flags, func(t *allocator.Table) error {
+		p, err := t.Profile(ctx, name)
+		if err != nil {
+			return flags.explainProfile(err)
+		}
+		return do(p)
+	})
+}
+
+// oneName wants the name of one profile.
+func oneName(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] != "" {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s takes the name of one profile, have %q", cmd.CommandPath(), args)}
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/api"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/planner/webhook"
+)
+
+const webhookLong = `Serve the planner to an admission proxy, such as the Nomad Admission Control Proxy,
+so that a plain "nomad job run" through it is planned too. It answers at
+
+  POST /v1/patch    with a JSON Patch, warnings and errors
+  POST /v1/mutate   with the changed job
+  GET  /healthz     with 200
+
+If a job cannot be planned, or the table is away, the job passes unchanged with a
+warning; --on-failure=error refuses it. It ends on SIGINT and SIGTERM, after the
+requests in progress.`
+
+// webhookFlags are the options of the service.
+type webhookFlags struct {
+	listen    string
+	tokenFile string
+	cert, key string
+	onFailure string
+	timeout   time.Duration
+	maxBody   int64
+}
+
+func (f *webhookFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8946", "`address` to listen at")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that requests must bear")
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate, and those between it and the root")
+	flags.StringVar(&f.key, "tls-key", "", "`file` with the certificate's key")
+	flags.StringVar(&f.onFailure, "on-failure", "warn", "what a job gets that cannot be planned: warn or error")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "the most that one request may take")
+	flags.Int64Var(&f.maxBody, "max-body", 4<<20, "the most that a job may have, in `bytes`")
+}
+
+func (a App) newWebhook(table *tableFlags) *cobra.Command {
+	flags, service := newPlannerFlags(table), &webhookFlags{}
+	cmd := &cobra.Command{
+		Use:   "webhook",
+		Short: "Plan jobs for an admission proxy",
+		Long:  webhookLong + "\n\n" + plannerNomadHelp + "\n\n" + tableHelp + "\n\n" + exitHelp,
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, certificates, err := service.config()
+			if err != nil {
+				return usageError{err}
+			}
+			if config.Options, err = flags.options(); err != nil {
+				return err
+			}
+			logger := hclog.New(&hclog.LoggerOptions{Name: "webhook", Output: cmd.ErrOrStderr(), Level: hclog.Info})
+			return a.withSite(flags, func(_ *api.Client, site *live.Site) error {
+				listener, err := (&net.ListenConfig{}).Listen(cmd.Context(), "tcp", service.listen)
+				if err != nil {
+					return err
+				}
+				logger.Info("listening", "address", listener.Addr().String(), "tls", certificates != nil, "token", config.Token != "")
+				return serve(cmd.Context(), logger, listener, site, config, certificates)
+			})
+		},
+	}
+	flags.register(cmd.Flags())
+	service.register(cmd.Flags())
+	return cmd
+}
+
+func serve(ctx context.Context, logger hclog.Logger, listener net.Listener, site *live.Site, config webhook.Config, certificates *tls.Config) error {
+	err := webhook.Serve(ctx, listener, webhook.New(logger, site, config), config.Timeout, certificates)
+	logger.Info("ended")
+	return err
+}
+
+// config reads the files that the flags name.
+func (f *webhookFlags) config() (webhook.Config, *tls.Config, error) {
+	config := webhook.Config{Timeout: f.timeout, MaxBody: f.maxBody, Strict: f.onFailure == "error"}
+	switch {
+	case f.onFailure != "warn" && f.onFailure != "error":
+		return config, nil, fmt.Errorf("--on-failure=%q: warn or error", f.onFailure)
+	case f.timeout <= 0 || f.maxBody <= 0:
+		return config, nil, errors.New("--timeout and --max-body must be above 0")
+	case (f.cert == "") != (f.key == ""):
+		return config, nil, errors.New("--tls-cert and --tls-key go together")
+	}
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return config, nil, err
+		}
+		if config.Token = strings.TrimSpace(string(text)); config.Token == "" {
+			return config, nil, fmt.Errorf("%s is empty", f.tokenFile)
+		}
+	}
+	if f.cert == "" {
+		return config, nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if err != nil {
+		return config, nil, err
+	}
+	return config, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}

@@ -1,0 +1,13 @@
+// Package live plans jobs for a cluster that runs: it reads Nomad and the
+// allocation table, reserves what a plan takes, submits the job and follows what
+// Nomad makes of it.
+//
+// What to decide is in the package planner; here is when to look, and what to do
+// when somebody else was faster. Where to look:
+//
+//   - site.go: Site, the two servers that are asked
+//   - read.go: the cluster at one moment
+//   - run.go: Plan and Run; a lost race is planned again
+//   - follow.go: an evaluation, until Nomad is done with it
+//   - replan.go: new pins for jobs that wait or whose list has become short
+package live

@@ -1,0 +1,94 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+
+	"nomad-gpu-mem/internal/planner"
+)
+
+// patience is how long one question about an evaluation waits for news.
+const patience = 30 * time.Second
+
+// follow waits until Nomad has decided on the report's evaluation, and notes
+// what it did.
+func (s *Site) follow(ctx context.Context, plan *planner.Plan, report *Report) error {
+	eval, err := s.decided(ctx, plan.Space, report.Evaluation)
+	if err != nil {
+		return err
+	}
+	report.Status, report.Blocked = eval.Status, eval.BlockedEval
+	report.Failures = failures(eval)
+	started, err := s.started(ctx, plan, eval)
+	if err != nil {
+		return err
+	}
+	report.Outcomes = slices.DeleteFunc(report.Outcomes, func(o planner.Outcome) bool { return o.Alloc == "" })
+	report.Outcomes = append(report.Outcomes, planner.Compare(plan, started)...)
+	return nil
+}
+
+// decided returns the evaluation once Nomad is done with it.
+func (s *Site) decided(ctx context.Context, space, id string) (*api.Evaluation, error) {
+	q := &api.QueryOptions{Namespace: space, WaitTime: patience}
+	for {
+		eval, meta, err := s.nomad.Evaluations().Info(id, q.WithContext(ctx))
+		if err != nil {
+			return nil, asked("read evaluation "+id, err)
+		}
+		if eval.Status != structs.EvalStatusPending {
+			return eval, nil
+		}
+		q.WaitIndex = meta.LastIndex
+	}
+}
+
+// started returns the allocations that the evaluation made.
+func (s *Site) started(ctx context.Context, plan *planner.Plan, eval *api.Evaluation) ([]*structs.AllocListStub, error) {
+	var all []*structs.AllocListStub
+	q := &api.QueryOptions{Namespace: plan.Space, Params: withResources, Filter: fmt.Sprintf("EvalID == %q", eval.ID)}
+	if _, err := s.nomad.Raw().Query("/v1/allocations", &all, q.WithContext(ctx)); err != nil {
+		return nil, asked("list the allocations of evaluation "+eval.ID, err)
+	}
+	return slices.DeleteFunc(all, func(alloc *structs.AllocListStub) bool {
+		return alloc.CreateIndex <= eval.CreateIndex // it was there before, and was updated in place
+	}), nil
+}
+
+// failures says for each group that Nomad found no place for what was in the
+// way.
+func failures(eval *api.Evaluation) map[string]string {
+	if len(eval.FailedTGAllocs) == 0 {
+		return nil
+	}
+	found := map[string]string{}
+	for group, metric := range eval.FailedTGAllocs {
+		var reasons []string
+		for _, part := range []map[string]int{metric.ConstraintFiltered, metric.DimensionExhausted} {
+			for _, reason := range slices.Sorted(maps.Keys(part)) {
+				reasons = append(reasons, fmt.Sprintf("%s on %d nodes", brief(reason), part[reason]))
+			}
+		}
+		if len(reasons) == 0 {
+			reasons = append(reasons, fmt.Sprintf("%d nodes looked at, %d ruled out, %d full", metric.NodesEvaluated, metric.NodesFiltered, metric.NodesExhausted))
+		}
+		found[group] = strings.Join(reasons, ", ")
+	}
+	return found
+}
+
+// brief cuts long lists of nodes out of a reason.
+func brief(reason string) string {
+	const most = 80
+	if len(reason) > most {
+		return reason[:most] + "…"
+	}
+	return reason
+}

@@ -1,0 +1,136 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"golang.org/x/sync/errgroup"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/planner"
+)
+
+// readers is how many nodes are read at once.
+const readers = 16
+
+// withResources asks Nomad for what lists leave out by themselves.
+var withResources = map[string]string{"resources": "true"}
+
+// read returns the cluster as it is now, for planning this job.
+func (s *Site) read(ctx context.Context, job *api.Job) (planner.Cluster, error) {
+	var c planner.Cluster
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		c.Table, err = s.table.Snapshot(ctx)
+		return err
+	})
+	group.Go(func() (err error) {
+		c.Profiles, err = s.profiles(ctx, planner.ProfileNames(job))
+		return err
+	})
+	group.Go(func() (err error) {
+		c.Nodes, err = s.readNodes(ctx)
+		return err
+	})
+	group.Go(func() error {
+		q := &api.QueryOptions{Namespace: api.AllNamespacesNamespace, Params: withResources}
+		_, err := s.nomad.Raw().Query("/v1/allocations", &c.Allocs, q.WithContext(ctx))
+		return asked("list the allocations", err)
+	})
+	group.Go(func() (err error) {
+		c.Registered, err = s.registered(ctx, job)
+		return err
+	})
+	return c, group.Wait()
+}
+
+// registered returns the job as Nomad has it, nil if it does not.
+func (s *Site) registered(ctx context.Context, job *api.Job) (*api.Job, error) {
+	q := &api.QueryOptions{Namespace: namespace(job)}
+	old, _, err := s.nomad.Jobs().Info(*job.ID, q.WithContext(ctx))
+	if notFound(err) {
+		return nil, nil
+	}
+	return old, asked("read job "+*job.ID, err)
+}
+
+func namespace(job *api.Job) string {
+	if job.Namespace == nil || *job.Namespace == "" {
+		return api.DefaultNamespace
+	}
+	return *job.Namespace
+}
+
+// profiles reads those that exist. The planner says which are missing.
+func (s *Site) profiles(ctx context.Context, names []string) (map[string]allocator.Profile, error) {
+	found := map[string]allocator.Profile{}
+	for _, name := range names {
+		p, err := s.table.Profile(ctx, name)
+		switch {
+		case errors.Is(err, allocator.ErrNoProfile):
+		case err != nil:
+			return nil, err
+		default:
+			found[name] = p
+		}
+	}
+	return found, nil
+}
+
+// readNodes returns the nodes that have GPU memory, in full. Those that did not
+// change since the last call are not read again.
+func (s *Site) readNodes(ctx context.Context) ([]*structs.Node, error) {
+	var stubs []*structs.NodeListStub
+	q := &api.QueryOptions{Params: withResources}
+	if _, err := s.nomad.Raw().Query("/v1/nodes", &stubs, q.WithContext(ctx)); err != nil {
+		return nil, asked("list the nodes", err)
+	}
+	stubs = slices.DeleteFunc(stubs, func(n *structs.NodeListStub) bool { return !hasGPUs(n.NodeResources) })
+	nodes := make([]*structs.Node, len(stubs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, stub := range stubs {
+		if nodes[i] = s.known(stub); nodes[i] != nil {
+			continue
+		}
+		group.Go(func() error {
+			var n structs.Node
+			_, err := s.nomad.Raw().Query("/v1/node/"+stub.ID, &n, (&api.QueryOptions{}).WithContext(ctx))
+			nodes[i] = &n
+			return asked("read node "+stub.ID, err)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	s.remember(nodes)
+	return nodes, nil
+}
+
+func hasGPUs(r *structs.NodeResources) bool {
+	return r != nil && slices.ContainsFunc(r.Devices, func(d *structs.NodeDeviceResource) bool {
+		return d.Vendor+"/"+d.Type == planner.Device
+	})
+}
+
+// known returns a node that was read before, if it is still the same.
+func (s *Site) known(stub *structs.NodeListStub) *structs.Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[stub.ID]; n != nil && n.ModifyIndex == stub.ModifyIndex {
+		return n
+	}
+	return nil
+}
+
+func (s *Site) remember(nodes []*structs.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.nodes)
+	for _, n := range nodes {
+		s.nodes[n.ID] = n
+	}
+}

@@ -1,0 +1,189 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/planner"
+)
+
+// rounds bounds how often a job is planned again after somebody else was faster.
+const rounds = 3
+
+// Report is what became of a job that was submitted.
+type Report struct {
+	Plan *planner.Plan `json:"plan"` // the last
+
+	// Rounds is how often the job was planned: more than once if others took
+	// the places first.
+	Rounds int `json:"rounds"`
+
+	Evaluation string            `json:"evaluation,omitempty"` // Nomad's; "" if the job is started later
+	Status     string            `json:"status,omitempty"`     // of the evaluation
+	Blocked    string            `json:"blocked,omitempty"`    // the evaluation that waits for room
+	Failures   map[string]string `json:"failures,omitempty"`   // by group: why Nomad found no place
+	Outcomes   []planner.Outcome `json:"outcomes"`
+	Warnings   string            `json:"warnings,omitempty"` // of Nomad's, about the job
+}
+
+// AsPlanned reports whether Nomad started all that was planned where it was
+// planned.
+func (r *Report) AsPlanned() bool {
+	for _, o := range r.Outcomes {
+		if !o.AsPlanned {
+			return false
+		}
+	}
+	return true
+}
+
+// Plan plans a job and reserves nothing.
+func (s *Site) Plan(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error) {
+	if !planner.HasAsks(job) {
+		return planner.Make(job, planner.Cluster{}, options)
+	}
+	cluster, err := s.read(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return planner.Make(job, cluster, options)
+}
+
+// Reserve plans a job and keeps what it will take, for somebody else to submit
+// it.
+func (s *Site) Reserve(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error) {
+	for round := 1; ; round++ {
+		plan, _, err := s.book(ctx, job, options)
+		if !lostRace(err) || round == rounds {
+			return plan, err
+		}
+	}
+}
+
+// Run plans a job, submits it and waits until Nomad has decided. If somebody
+// else was faster it does so again, a few times.
+func (s *Site) Run(ctx context.Context, job *api.Job, options planner.Options) (*Report, error) {
+	report := &Report{Outcomes: []planner.Outcome{}}
+	for {
+		report.Rounds++
+		again, err := s.try(ctx, job, options, report)
+		if err != nil || !again || report.Rounds == rounds {
+			return report, err
+		}
+	}
+}
+
+// try is one round. It reports whether another may do better.
+func (s *Site) try(ctx context.Context, job *api.Job, options planner.Options, report *Report) (again bool, err error) {
+	last := report.Rounds == rounds
+	plan, registered, err := s.book(ctx, job, options)
+	if lostRace(err) && !last {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	report.Plan = plan
+	defer s.release(ctx, plan.Reservations)
+	eval, warnings, err := s.register(ctx, plan, registered)
+	if lostRace(err) && !last {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	report.Warnings, report.Evaluation = warnings, eval
+	if eval == "" {
+		return false, nil
+	}
+	if err := s.follow(ctx, plan, report); err != nil {
+		return false, err
+	}
+	return !last && open(report.Outcomes), nil
+}
+
+// open reports whether a planned instance was not started.
+func open(outcomes []planner.Outcome) bool {
+	for _, o := range outcomes {
+		if o.Alloc == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// errRace means that the cluster is no longer what the plan was made of.
+var errRace = errors.New("somebody else was faster")
+
+func lostRace(err error) bool { return errors.Is(err, errRace) }
+
+// book plans a job and reserves what the plan takes, in place of what an earlier
+// plan of the job had.
+func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, *api.Job, error) {
+	if !planner.HasAsks(job) {
+		plan, err := planner.Make(job, planner.Cluster{}, options)
+		return plan, nil, err
+	}
+	cluster, err := s.read(ctx, job)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := planner.Make(job, cluster, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.release(ctx, planner.Stale(cluster.Table, plan.Space, plan.ID))
+	for i, r := range plan.Reservations {
+		err := s.table.Reserve(ctx, r.Owner, planner.ReservationTime, r.Rooms)
+		if err == nil {
+			continue
+		}
+		s.release(ctx, plan.Reservations[:i])
+		if errors.Is(err, allocator.ErrNoRoom) || errors.Is(err, allocator.ErrUnitMismatch) {
+			err = fmt.Errorf("%w: %w", errRace, err)
+		}
+		return nil, nil, fmt.Errorf("reserve GPU memory for %s: %w", r.Owner, err)
+	}
+	return plan, cluster.Registered, nil
+}
+
+// releaseTime bounds giving back, which is done even after an interrupt.
+const releaseTime = 10 * time.Second
+
+// release gives reservations back. Those that it cannot give back now end by
+// themselves.
+func (s *Site) release(ctx context.Context, reservations []planner.Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	for _, r := range reservations {
+		var gpus []allocator.GPUID
+		for _, room := range r.Rooms {
+			gpus = append(gpus, room.GPU)
+		}
+		_ = s.table.Release(ctx, r.Owner, r.Owner.Alloc, gpus)
+	}
+}
+
+// register submits the planned job, unless it was changed since the plan was
+// made.
+func (s *Site) register(ctx context.Context, plan *planner.Plan, registered *api.Job) (eval, warnings string, err error) {
+	options := &api.RegisterOptions{EnforceIndex: len(plan.Groups) > 0}
+	if registered != nil && registered.JobModifyIndex != nil {
+		options.ModifyIndex = *registered.JobModifyIndex
+	}
+	w := (&api.WriteOptions{Namespace: plan.Space}).WithContext(ctx)
+	response, _, err := s.nomad.Jobs().RegisterOpts(plan.Job, options, w)
+	if err != nil {
+		if strings.Contains(err.Error(), api.RegisterEnforceIndexErrPrefix) {
+			err = fmt.Errorf("%w: %w", errRace, err)
+		}
+		return "", "", asked("register job "+plan.ID, err)
+	}
+	return response.EvalID, response.Warnings, nil
+}

@@ -1,0 +1,7 @@
+// Package nomadtest is a small Nomad for tests: its real scheduler and its real
+// reader of job files, behind as much of its HTTP API as the planner asks for.
+// Nothing runs on its nodes; what is placed counts as running.
+//
+// node.go makes nodes with GPU memory, as the device plugin offers it; nomad.go
+// is the scheduler and its state; server.go the API.
+package nomadtest

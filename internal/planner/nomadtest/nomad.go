@@ -1,0 +1,137 @@
+package nomadtest
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/scheduler"
+	"github.com/shoenig/test/must"
+)
+
+// Nomad is Nomad's scheduler over a state of its own. Not safe for concurrent
+// use.
+type Nomad struct {
+	*scheduler.Harness
+	t testing.TB
+}
+
+// New returns a Nomad with these nodes.
+func New(t testing.TB, nodes ...*structs.Node) *Nomad {
+	t.Helper()
+	n := &Nomad{Harness: scheduler.NewHarness(t), t: t}
+	for _, node := range nodes {
+		n.SetNode(node)
+	}
+	return n
+}
+
+// SetNode adds a node or replaces it.
+func (n *Nomad) SetNode(node *structs.Node) {
+	must.NoError(n.t, n.State.UpsertNode(structs.MsgTypeTestSetup, n.NextIndex(), node.Copy()))
+	stored, err := n.State.NodeByID(nil, node.ID)
+	must.NoError(n.t, err)
+	must.NotNil(n.t, stored, must.Sprint("UpsertNode swallows its errors"))
+}
+
+// SetEligible says whether new tasks may go to a node.
+func (n *Nomad) SetEligible(id string, eligible bool) {
+	to := structs.NodeSchedulingIneligible
+	if eligible {
+		to = structs.NodeSchedulingEligible
+	}
+	must.NoError(n.t, n.State.UpdateNodeEligibility(structs.MsgTypeTestSetup, n.NextIndex(), id, to, 0, nil))
+}
+
+// Nodes returns all nodes.
+func (n *Nomad) Nodes() []*structs.Node {
+	all, err := n.State.Nodes(nil)
+	must.NoError(n.t, err)
+	var nodes []*structs.Node
+	for raw := all.Next(); raw != nil; raw = all.Next() {
+		nodes = append(nodes, raw.(*structs.Node))
+	}
+	return nodes
+}
+
+// Allocs returns all allocations, with resources.
+func (n *Nomad) Allocs() []*structs.AllocListStub {
+	all, err := n.State.Allocs(nil, false)
+	must.NoError(n.t, err)
+	stubs := []*structs.AllocListStub{}
+	for raw := all.Next(); raw != nil; raw = all.Next() {
+		stubs = append(stubs, raw.(*structs.Allocation).Stub(&structs.AllocStubFields{Resources: true}))
+	}
+	return stubs
+}
+
+// Job returns a job of the namespace default, nil if there is none.
+func (n *Nomad) Job(id string) *structs.Job {
+	job, err := n.State.JobByID(nil, "default", id)
+	must.NoError(n.t, err)
+	return job
+}
+
+// Register takes a job and decides on it. Instances that wait are not tried
+// again later.
+func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
+	registered := Convert[*structs.Job](n.t, job)
+	if registered.NodePool == "" {
+		registered.NodePool = "default"
+	}
+	registered.Canonicalize()
+	must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
+	index := n.NextIndex()
+	eval := &structs.Evaluation{
+		ID: NodeID(int(index)), Namespace: "default", Priority: registered.Priority, Type: registered.Type,
+		TriggeredBy: structs.EvalTriggerJobRegister, JobID: registered.ID, Status: structs.EvalStatusPending, CreateIndex: index,
+	}
+	must.NoError(n.t, n.State.UpsertEvals(structs.MsgTypeTestSetup, index, []*structs.Evaluation{eval}))
+	factories := map[string]scheduler.Factory{
+		structs.JobTypeService: scheduler.NewServiceScheduler, structs.JobTypeBatch: scheduler.NewBatchScheduler,
+		structs.JobTypeSystem: scheduler.NewSystemScheduler, structs.JobTypeSysBatch: scheduler.NewSysBatchScheduler,
+	}
+	n.process(factories[registered.Type], eval)
+	decided := n.Evals[len(n.Evals)-1].Copy()
+	decided.CreateIndex = index
+	must.NoError(n.t, n.State.UpsertEvals(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Evaluation{decided}))
+	return decided
+}
+
+// process lets a scheduler decide. Unlike Harness.Process it leaves no goroutine
+// behind, and logs nothing.
+func (n *Nomad) process(factory scheduler.Factory, eval *structs.Evaluation) {
+	events := make(chan any)
+	var drain sync.WaitGroup
+	drain.Go(func() {
+		for range events { // the scheduler's complaints
+		}
+	})
+	defer drain.Wait()
+	defer close(events)
+	must.NoError(n.t, factory(hclog.NewNullLogger(), events, n.Snapshot(), n.Harness).Process(eval))
+}
+
+// Started returns the allocations that an evaluation made.
+func (n *Nomad) Started(eval *structs.Evaluation) []*structs.AllocListStub {
+	var made []*structs.AllocListStub
+	for _, alloc := range n.Allocs() {
+		if alloc.EvalID == eval.ID && alloc.CreateIndex > eval.CreateIndex {
+			made = append(made, alloc)
+		}
+	}
+	return made
+}
+
+// Convert goes through the form in which jobs travel.
+func Convert[T any](t testing.TB, from any) T {
+	t.Helper()
+	data, err := json.Marshal(from)
+	must.NoError(t, err)
+	var to T
+	must.NoError(t, json.Unmarshal(data, &to))
+	return to
+}

@@ -1,0 +1,164 @@
+package nomadtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/jobspec2"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/shoenig/test/must"
+)
+
+// Server is a Nomad behind its HTTP API.
+type Server struct {
+	*httptest.Server
+
+	// OnRegister is called before a job is taken, if it is not nil: for what
+	// others do at the last moment.
+	OnRegister func(*Nomad)
+
+	mu    sync.Mutex
+	nomad *Nomad
+}
+
+// Serve starts a server, which ends with the test.
+func Serve(t testing.TB, nodes ...*structs.Node) *Server {
+	s := &Server{nomad: New(t, nodes...)}
+	s.Server = httptest.NewServer(s.routes())
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Client returns a client of the server.
+func (s *Server) Client(t testing.TB) *api.Client {
+	client, err := api.NewClient(&api.Config{Address: s.URL})
+	must.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Do gives access to the Nomad behind the server.
+func (s *Server) Do(do func(*Nomad)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do(s.nomad)
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/nodes", s.get(func(r *http.Request) any {
+		stubs := []*structs.NodeListStub{}
+		for _, n := range s.nomad.Nodes() {
+			stubs = append(stubs, n.Stub(&structs.NodeStubFields{Resources: r.FormValue("resources") == "true"}))
+		}
+		return stubs
+	}))
+	mux.HandleFunc("GET /v1/node/{id}", s.get(func(r *http.Request) any {
+		n, _ := s.nomad.State.NodeByID(nil, r.PathValue("id"))
+		return orNothing(n)
+	}))
+	mux.HandleFunc("GET /v1/allocations", s.get(func(r *http.Request) any {
+		all := []*structs.AllocListStub{}
+		for _, alloc := range s.nomad.Allocs() {
+			if filter := r.FormValue("filter"); filter == "" || filter == fmt.Sprintf("EvalID == %q", alloc.EvalID) {
+				all = append(all, alloc)
+			}
+		}
+		return all
+	}))
+	mux.HandleFunc("GET /v1/evaluation/{id}", s.get(func(r *http.Request) any {
+		eval, _ := s.nomad.State.EvalByID(nil, r.PathValue("id"))
+		return orNothing(eval)
+	}))
+	mux.HandleFunc("GET /v1/jobs", s.get(func(*http.Request) any { return s.jobs() }))
+	mux.HandleFunc("GET /v1/job/{id}", s.get(func(r *http.Request) any { return orNothing(s.nomad.Job(r.PathValue("id"))) }))
+	mux.HandleFunc("GET /v1/job/{id}/summary", s.get(func(r *http.Request) any {
+		summary, _ := s.nomad.State.JobSummaryByID(nil, "default", r.PathValue("id"))
+		return orNothing(summary)
+	}))
+	mux.HandleFunc("PUT /v1/jobs", s.register)
+	mux.HandleFunc("PUT /v1/jobs/parse", parse)
+	return mux
+}
+
+// get answers with what find returns, 404 if that is nil.
+func (s *Server) get(find func(*http.Request) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		found := find(r)
+		if found == nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("X-Nomad-Index", "1")
+		_ = json.NewEncoder(w).Encode(found)
+	}
+}
+
+// orNothing makes a nil pointer a nil any.
+func orNothing[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return p
+}
+
+func (s *Server) jobs() any {
+	all, _ := s.nomad.State.Jobs(nil)
+	stubs := []*api.JobListStub{}
+	for raw := all.Next(); raw != nil; raw = all.Next() {
+		job := raw.(*structs.Job)
+		stubs = append(stubs, &api.JobListStub{ID: job.ID, Namespace: job.Namespace, Stop: job.Stop, ParentID: job.ParentID})
+	}
+	return stubs
+}
+
+// register refuses a job that was changed since, as Nomad does.
+func (s *Server) register(w http.ResponseWriter, r *http.Request) {
+	var request api.JobRegisterRequest
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.OnRegister != nil {
+		s.OnRegister(s.nomad)
+	}
+	var index uint64
+	if old := s.nomad.Job(*request.Job.ID); old != nil {
+		index = old.JobModifyIndex
+	}
+	if request.EnforceIndex && request.JobModifyIndex != index {
+		http.Error(w, fmt.Sprintf("%s %d: job has %d", api.RegisterEnforceIndexErrPrefix, request.JobModifyIndex, index), http.StatusInternalServerError)
+		return
+	}
+	eval := s.nomad.Register(request.Job)
+	_ = json.NewEncoder(w).Encode(api.JobRegisterResponse{EvalID: eval.ID})
+}
+
+func parse(w http.ResponseWriter, r *http.Request) {
+	var request api.JobsParseRequest
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	job, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{
+		Path: "input.hcl", Body: []byte(request.JobHCL), VarContent: request.Variables,
+	})
+	if err != nil {
+		http.Error(w, strings.TrimSpace(err.Error()), http.StatusBadRequest)
+		return
+	}
+	if request.Canonicalize {
+		job.Canonicalize()
+	}
+	_ = json.NewEncoder(w).Encode(job)
+}

@@ -1,0 +1,69 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// DefaultThreshold is how few usable nodes a shortlist may have before it is
+// made anew.
+const DefaultThreshold = 8
+
+// BearsPins reports whether the planner has pinned the job.
+func BearsPins(job *api.Job) bool {
+	for _, group := range job.TaskGroups {
+		if group.Meta[MetaPlanned] != "" {
+			return !isTemplate(job) && !isEverywhere(job)
+		}
+	}
+	return false
+}
+
+// NeedsPins says why a registered job should be planned again, nothing if it
+// need not: instances wait for a place (queued counts them by group), or fewer
+// than threshold nodes of a shortlist are usable.
+func NeedsPins(job *api.Job, cluster Cluster, queued map[string]int, threshold int) []string {
+	ready := map[string]bool{}
+	for _, n := range cluster.Nodes {
+		ready[n.ID] = n.Ready()
+	}
+	var why []string
+	for _, group := range job.TaskGroups {
+		name := text(group.Name)
+		if len(devices(group)) == 0 {
+			continue
+		}
+		if waiting := queued[name]; waiting > 0 {
+			why = append(why, fmt.Sprintf("group %q: %s for a place", name, waits(waiting)))
+		}
+		if list := listOf(group); Pin(group.Meta[MetaPlanned]) == Shortlist && list != nil {
+			usable := 0
+			for _, node := range list {
+				if ready[node] {
+					usable++
+				}
+			}
+			if usable < threshold && usable < len(cluster.Nodes) {
+				why = append(why, fmt.Sprintf("group %q: %d of %d nodes of its list are usable, %d are wanted", name, usable, len(list), threshold))
+			}
+		}
+	}
+	return why
+}
+
+func waits(instances int) string {
+	if instances == 1 {
+		return "1 instance waits"
+	}
+	return fmt.Sprintf("%d instances wait", instances)
+}
+
+// listOf returns the nodes that a group is confined to, nil if it is not.
+func listOf(group *api.TaskGroup) []string {
+	if n := len(group.Constraints); n > 0 && isOneOf(group.Constraints[n-1], targetNode) {
+		return strings.Split(group.Constraints[n-1].RTarget, ",")
+	}
+	return nil
+}

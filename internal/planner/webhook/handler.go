@@ -1,0 +1,168 @@
+package webhook
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/api"
+
+	"nomad-gpu-mem/internal/planner"
+)
+
+// Planner plans a job and reserves what the plan takes.
+type Planner interface {
+	Reserve(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error)
+}
+
+// Config is what the operator decides.
+type Config struct {
+	Options planner.Options
+	Token   string        // what a request must bear; "" lets all in
+	Timeout time.Duration // for one request
+	MaxBody int64         // bytes
+	Strict  bool          // a job that cannot be planned is an error, not a warning
+}
+
+// New returns the service. Requests are answered at
+//
+//	POST /v1/patch    {"patch": [JSON Patch], "warnings": [], "errors": []}
+//	POST /v1/mutate   the job
+//	GET  /healthz     200
+func New(logger hclog.Logger, planner Planner, config Config) http.Handler {
+	h := &handler{logger: logger, planner: planner, config: config}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/patch", h.guarded(h.patch))
+	mux.HandleFunc("POST /v1/mutate", h.guarded(h.mutate))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux
+}
+
+type handler struct {
+	logger  hclog.Logger
+	planner Planner
+	config  Config
+}
+
+// review is the answer of /v1/patch.
+type review struct {
+	Patch    []operation `json:"patch"`
+	Warnings []string    `json:"warnings"`
+	Errors   []string    `json:"errors"`
+}
+
+// guarded lets requests with the token through, reads the job and plans it.
+func (h *handler) guarded(answer func(http.ResponseWriter, []byte, review)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !h.allowed(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a token is needed, as bearer or as the password of the URL", http.StatusUnauthorized)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			http.Error(w, fmt.Sprintf("the job is larger than %d bytes", h.config.MaxBody), http.StatusRequestEntityTooLarge)
+			return
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = unwrap(body)
+		var job api.Job
+		if err := json.Unmarshal(body, &job); err != nil || job.ID == nil {
+			http.Error(w, "want a job as Nomad's API has it, with an ID", http.StatusBadRequest)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
+		defer cancel()
+		answer(w, body, h.review(ctx, &job))
+	}
+}
+
+// unwrap takes the job out of an object that has it under "Job", as requests to
+// Nomad and those of newer proxies do.
+func unwrap(body []byte) []byte {
+	var wrapped struct{ Job json.RawMessage }
+	if json.Unmarshal(body, &wrapped) == nil && len(wrapped.Job) > 0 {
+		return wrapped.Job
+	}
+	return body
+}
+
+func (h *handler) allowed(r *http.Request) bool {
+	if h.config.Token == "" {
+		return true
+	}
+	_, given, basic := r.BasicAuth()
+	if !basic {
+		given, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	return subtle.ConstantTimeCompare([]byte(given), []byte(h.config.Token)) == 1
+}
+
+// review plans the job.
+func (h *handler) review(ctx context.Context, job *api.Job) review {
+	found := review{Patch: []operation{}, Warnings: []string{}, Errors: []string{}}
+	plan, err := h.planner.Reserve(ctx, job, h.config.Options)
+	if err == nil {
+		found.Patch, err = diff(job, plan)
+	}
+	switch {
+	case err == nil:
+		found.Warnings = append(found.Warnings, warnings(plan)...)
+		h.logger.Info("planned", "job", *job.ID, "groups", len(plan.Groups), "missing", plan.Missing())
+	case h.config.Strict:
+		found.Errors = append(found.Errors, "GPU memory cannot be planned: "+err.Error())
+		h.logger.Error("refused", "job", *job.ID, "reason", err)
+	default:
+		found.Patch = []operation{}
+		found.Warnings = append(found.Warnings, "GPU memory is not planned, and Nomad takes any GPU that fits: "+err.Error())
+		h.logger.Warn("not planned", "job", *job.ID, "reason", err)
+	}
+	return found
+}
+
+// warnings says what fits nowhere.
+func warnings(plan *planner.Plan) []string {
+	var all []string
+	for _, group := range plan.Groups {
+		for _, s := range group.Short {
+			all = append(all, fmt.Sprintf("group %q: %d of its instances fit on no GPU now: %s",
+				group.Name, s.Instances, strings.Join(s.Why, "; ")))
+		}
+	}
+	return all
+}
+
+func (h *handler) patch(w http.ResponseWriter, _ []byte, found review) { h.send(w, found) }
+
+func (h *handler) mutate(w http.ResponseWriter, body []byte, found review) {
+	if len(found.Errors) > 0 {
+		http.Error(w, strings.Join(found.Errors, "\n"), http.StatusUnprocessableEntity)
+		return
+	}
+	changed, err := apply(body, found.Patch)
+	if err != nil { // the job as it came is always a good answer
+		h.logger.Error("patch does not fit", "reason", err)
+		changed = body
+	}
+	for _, warning := range found.Warnings {
+		w.Header().Add("Warning", fmt.Sprintf("199 nomad-gpu-mem %q", warning))
+	}
+	h.send(w, json.RawMessage(changed))
+}
+
+func (h *handler) send(w http.ResponseWriter, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		h.logger.Debug("answer not sent", "reason", err)
+	}
+}
