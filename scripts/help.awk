@@ -1,4 +1,4 @@
 # Prints the targets of a makefile with their "##" comments, under "##@" heads.
 BEGIN { FS = ":.*## " }
 /^##@ / { printf "\n%s\n", substr($0, 5) }
-/^[a-z][a-z0-9-]*:.*## / { printf "  %-14s %s\n", $1, $2 }
+/^[a-z][a-z0-9-]*:.*## / { printf "  %-15s %s\n", $1, $2 }

@@ -113,6 +113,12 @@ var policies = []Policy{
 	{Name: "random", About: "any node that fits", Ties: TiesRandom},
 }
 
+// UsesDemand reports whether the policy looks at what future tasks ask.
+func (p Policy) UsesDemand() bool {
+	w := p.Weights
+	return w[Misfit] != 0 || w[Fragmentation] != 0 || w[Stranding] != 0 || w[Scarcity] != 0 || w[Fragments] != 0
+}
+
 // Balanced are the weights of the policy "balanced": of even load over nodes,
 // of even load over each node's GPUs, and of memory that stays usable.
 func Balanced(nodes, gpus, future float64) Weights {

@@ -91,6 +91,10 @@ func (c *contest) steerings() ([]simulate.Steering, error) {
 		if name == "balanced" {
 			policy.Weights = placement.Balanced(c.balance[0], c.balance[1], c.balance[2])
 		}
+		if !policy.UsesDemand() {
+			all = append(all, simulate.Steering{Policy: policy})
+			continue
+		}
 		for _, learned := range known {
 			all = append(all, simulate.Steering{Policy: policy, Learned: learned})
 		}

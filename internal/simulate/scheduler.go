@@ -26,7 +26,7 @@ type Steering struct {
 // Name tells policy and knowledge.
 func (s Steering) Name() string {
 	if s.Learned {
-		return s.Policy.Name + ", learned"
+		return s.Policy.Name + " (learned)"
 	}
 	return s.Policy.Name
 }

@@ -143,7 +143,7 @@ func TestExperiment(t *testing.T) {
 	rows, err := e.Run(t.Context())
 	must.NoError(t, err)
 	must.Len(t, 2, rows)
-	must.Eq(t, "fgd, learned", rows[1].Name)
+	must.Eq(t, "fgd (learned)", rows[1].Name)
 	must.Positive(t, ticks.Load())
 
 	again, err := e.Run(t.Context())

@@ -23,7 +23,7 @@ func Stock() simulate.Contender {
 
 // Steered is Nomad with jobs that a policy has pinned.
 func Steered(steering simulate.Steering, pin Pin) simulate.Contender {
-	name := fmt.Sprintf("nomad, %s, %s", pin, steering.Name())
+	name := fmt.Sprintf("nomad + %s by %s", pin, steering.Name())
 	return simulate.Contender{Name: name, New: func(t *simulate.Trace, seed uint64) (simulate.Scheduler, error) {
 		s, err := newScheduler(t, seed)
 		if err == nil {

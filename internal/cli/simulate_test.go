@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// writeTrace makes a small trace in the format of the openb trace.
+func writeTrace(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	nodes := "sn,cpu_milli,memory_mib,gpu,model\nnode-0,64000,262144,2,T4\nnode-1,96000,393216,4,G2\n"
+	tasks := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" +
+		"pod-0,8000,16384,1,1000,\npod-1,4000,8192,1,500,T4\npod-2,2000,4096,1,250,\npod-3,4000,8192,0,0,\n"
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "openb_node_list_gpu_node.csv"), []byte(nodes), 0o600))
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "openb_pod_list_small.csv"), []byte(tasks), 0o600))
+	return dir
+}
+
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		args string
+		want []string // the first column, without the head
+	}{
+		{name: "default", args: "", want: []string{"least-waste"}},
+		{name: "policies", args: "--policy fgd,pack --demand both", want: []string{"fgd", "fgd (learned)", "pack"}},
+		{name: "departures", args: "--departures 0.9 --seeds 4", want: []string{"least-waste"}},
+		{name: "balanced", args: "--policy balanced --balance 1,2,0.5", want: []string{"balanced"}},
+		{
+			name: "nomad", args: "--scheduler nomad --pin none,hard --seeds 1",
+			want: []string{"nomad", "nomad + hard by least-waste"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.env = map[string]string{"GPU_MEM_TRACE": writeTrace(t)}
+			code, out, errs := w.run(t, append([]string{"simulate", "--list", "small"}, strings.Fields(test.args)...)...)
+			must.Eq(t, ExitOK, code, must.Sprint(errs))
+			must.Eq(t, "", errs, must.Sprint("no bar where there is no terminal"))
+			var got []string
+			for line := range strings.Lines(out) {
+				name, _, _ := strings.Cut(line, "  ")
+				got = append(got, name)
+			}
+			must.Eq(t, append([]string{"scheduler"}, test.want...), got)
+		})
+	}
+}
+
+func TestSimulateWritesFiles(t *testing.T) {
+	t.Parallel()
+	sheet, plot := filepath.Join(t.TempDir(), "runs.csv"), filepath.Join(t.TempDir(), "runs.svg")
+	code, _, errs := newWorld().run(t, "simulate", "--trace", writeTrace(t), "--list", "small", "--csv", sheet, "--plot", plot)
+	must.Eq(t, ExitOK, code, must.Sprint(errs))
+	for _, path := range []string{sheet, plot} {
+		info, err := os.Stat(path)
+		must.NoError(t, err)
+		must.Positive(t, info.Size())
+	}
+}
+
+func TestSimulateUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                           "which trace?",
+		"--trace x --policy worst":   "no placement policy",
+		"--trace x --demand guessed": "--demand=guessed",
+		"--trace x --scheduler k8s":  "--scheduler=k8s",
+		"--trace x --scheduler nomad --pin none,nail": `no pin "nail"`,
+		"--trace x --balance 1,2":                     "three weights",
+		"--trace x --seeds 9-3":                       "no seed",
+		"--trace x --seeds 1-5000":                    "no seed",
+		"--trace x --departures -1":                   "multiples of the cluster",
+		"--trace x --plot x.gif":                      ".png or .svg",
+		"--trace x --departures 1 --plot x.svg":       "nothing to draw",
+		"--trace x here":                              "takes no argument",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			code, _, errs := newWorld().run(t, append([]string{"simulate"}, strings.Fields(args)...)...)
+			must.Eq(t, ExitUsage, code)
+			must.StrContains(t, errs, want)
+		})
+	}
+	code, _, errs := newWorld().run(t, "simulate", "--trace", t.TempDir())
+	must.Eq(t, ExitFailure, code)
+	must.StrContains(t, errs, "no such file")
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Measures placement on the public openb trace and prints a table: what is
+# reached, mean and standard deviation over the seeds, beside what should be.
+#
+#   GPU_MEM_TRACE  directory of the trace (needed)
+#   GPU_MEM_BENCH  directory for results; bin/bench-placement by itself
+#   GPU_MEM_SHORT  if set: two seeds instead of ten, one for Nomad's scheduler
+#
+# In full it runs for an hour or more, most of it in Nomad's scheduler.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$GPU_MEM_ROOT"
+
+[[ -n ${GPU_MEM_TRACE:-} ]] || die "GPU_MEM_TRACE must name the directory of the openb trace (docs/placement.md says where to get it)"
+results=${GPU_MEM_BENCH:-bin/bench-placement}
+seeds=42-51 nomad_seeds=42-51
+if [[ -n ${GPU_MEM_SHORT:-} ]]; then seeds=42-43 nomad_seeds=42; fi
+mkdir -p "$results"
+
+# play NAME FLAG...: every run's figures in NAME.csv.
+play() { bin/nomad-gpu-mem simulate --csv "$results/$1.csv" "${@:2}" >"$results/$1.txt"; }
+
+# policies NAME FLAG...: ours and the best published one, each twice: knowing the
+# demand, and learning it.
+policies() { play "$1" --policy least-waste,fgd --demand both --seeds "$seeds" "${@:2}"; }
+
+# row TEST NAME FIGURE AT_LEAST STRETCH: the figure of each scheduler.
+row() {
+  awk -F, -v test="$1" -v figure="$3" -v goals="$4 / $5" '
+    $3 == figure { if (!($1 in n)) order[++count] = $1; n[$1]++; sum[$1] += $5; square[$1] += $5 * $5 }
+    END {
+      printf "%-40s %-13s", test, goals
+      for (i = 1; i <= count; i++) {
+        s = order[i]; mean = sum[s] / n[s]
+        spread = n[s] > 1 ? sqrt((square[s] > n[s] * mean * mean ? square[s] - n[s] * mean * mean : 0) / (n[s] - 1)) : 0
+        printf "  %6.2f ± %.2f ", mean, spread
+      }
+      print ""
+    }' "$results/$2.csv"
+}
+
+policies default --plot "$results/default.svg"
+policies gpushare100 --list gpushare100
+policies gpuspec33 --list gpuspec33
+policies departures-1.0 --departures 1.0
+policies departures-1.1 --departures 1.1
+
+printf '%-40s %-13s  %-15s %-15s %-15s %s\n' '% of all GPU capacity in use' 'goal/stretch' 'ours' 'ours, learning' 'fgd' 'fgd, learning'
+row 'default, arrivals of 130 %' default 'at 130 %' 95.9 96.1
+row 'gpushare100, arrivals of 130 %' gpushare100 'at 130 %' 87.3 87.6
+row 'gpuspec33, arrivals of 100 %' gpuspec33 'at 100 %' 87.9 89.0
+row 'gpuspec33, arrivals of 130 %' gpuspec33 'at 130 %' 95.5 95.7
+row 'with departures, load 1.0' departures-1.0 'at load 1.0' 94.4 94.6
+row 'with departures, load 1.1' departures-1.1 'at load 1.1' 95.2 95.4
+
+play nomad --scheduler nomad --pin shortlist,none --seeds "$nomad_seeds"
+printf '\n%-40s %-13s  %-15s %s\n' "through Nomad's scheduler" 'goal/stretch' 'steered' 'as it is'
+row 'default, arrivals of 130 %' nomad 'at 130 %' 'ours - 0.3' ours
+
+printf '\n%-55s %10s %10s %10s\n' 'a decision' 'p50' 'at most' 'B per GPU'
+go test -run '^$' -bench '^BenchmarkChoose/least-waste' -benchtime 20000x ./allocator/placement |
+  awk '/^BenchmarkChoose/ {
+    for (i = 3; i < NF; i += 2) value[$(i + 1)] = $i
+    large = /100000/
+    printf "%-55s %7.0f us %7.0f us %10.0f\n", large ? "12,500 nodes, 100,000 GPUs" : "1,213 nodes, 6,212 GPUs",
+      value["p50-ns"] / 1000, large ? 2000 : 50, value["B/GPU"]
+  }'
+say
+say "curves: $results/default.svg; every run: $results/*.csv"
