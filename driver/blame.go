@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,55 +14,8 @@ func blame(err error) error {
 		return nil
 	}
 	text := strings.ToLower(err.Error())
-	for _, known := range []struct{ words, key string }{
-		{"log driver", "config.logging (or else the client's logging)"},
-		{"log-opt", "config.logging (or else the client's logging)"},
-		{"log opt", "config.logging (or else the client's logging)"},
-		{"logger:", "config.logging (or else the client's logging)"},
-		{"storage-opt", "config.storage_opt"},
-		{"storage option", "config.storage_opt"},
-		{"shm size", "config.shm_size"},
-		{"oom_score_adj", "config.oom_score_adj"},
-		{"oom score", "config.oom_score_adj"},
-		{"requested cpus", "config.cpuset_cpus"},
-		{"cpuset", "config.cpuset_cpus"},
-		{"sysctl", "config.sysctl"},
-		{"rlimit", "config.ulimit"},
-		{"ulimit", "config.ulimit"},
-		{"pids limit", "config.pids_limit"},
-		{"unable to find group", "config.group_add"},
-		{"unable to find user", "user"},
-		{"user specified ip address", "config.ipv4_address or config.ipv6_address"},
-		{"no configured subnet", "config.ipv4_address or config.ipv6_address"},
-		{"network-scoped alias", "config.network_aliases"},
-		{"mac-address", "config.mac_address"},
-		{"bad format for add-host", "config.extra_hosts"},
-		{"host-gateway", "config.extra_hosts"},
-		{"hostname", "config.hostname"},
-		{"port is already allocated", "config.ports"},
-		{"no such network", "config.network_mode"},
-		{"could not find network", "config.network_mode"},
-		{"volume plugin", "config.volume_driver"},
-		{"volumedriver", "config.volume_driver"},
-		{"gathering device information", "config.devices"},
-		{"working directory", "config.work_dir"},
-		{"chdir to cwd", "config.work_dir"},
-		{"cgroup namespace", "config.cgroupns"},
-		{"user namespace", "config.userns_mode"},
-		{"ipc mode", "config.ipc_mode"},
-		{"pid mode", "config.pid_mode"},
-		{"uts mode", "config.uts_mode"},
-		{"security-opt", "config.security_opt"},
-		{"security opt", "config.security_opt"},
-		{"seccomp", "config.security_opt"},
-		{"apparmor", "config.security_opt"},
-		{"invalid mount", "config.mount or config.volumes"},
-		{"duplicate mount", "config.mount or config.volumes"},
-		{"bind source path", "config.mount or config.volumes"},
-		{"invalid volume", "config.mount or config.volumes"},
-		{"executable file not found", "config.command"},
-	} {
-		if strings.Contains(text, known.words) {
+	for _, known := range dockerWords() {
+		if slices.ContainsFunc(known.words, func(words string) bool { return strings.Contains(text, words) }) {
 			return fmt.Errorf("Docker refuses %s: %w", known.key, err)
 		}
 	}
@@ -69,4 +23,43 @@ func blame(err error) error {
 		return fmt.Errorf("Docker refuses config.network_mode: %w", err)
 	}
 	return err
+}
+
+type keyWords struct {
+	key   string
+	words []string // any of them, in lower case
+}
+
+// dockerWords are the words in which Docker and runc speak of what a key sets.
+func dockerWords() []keyWords {
+	return []keyWords{
+		{"config.logging (or else the client's logging)", []string{"log driver", "logging plugin", "log-opt", "log opt", "logger:"}},
+		{"config.storage_opt", []string{"storage-opt", "storage option", "daemon: unknown option"}},
+		{"config.shm_size", []string{"shm size"}},
+		{"config.oom_score_adj", []string{"oom_score_adj", "oom score"}},
+		{"config.cpuset_cpus", []string{"requested cpus", "cpuset"}},
+		{"config.sysctl", []string{"sysctl", "/proc/sys/"}},
+		{"config.ulimit", []string{"rlimit", "ulimit"}},
+		{"config.pids_limit", []string{"pids limit"}},
+		{"config.group_add", []string{"unable to find group"}},
+		{"user", []string{"unable to find user"}},
+		{"config.ipv4_address or config.ipv6_address", []string{"user specified ip address", "no configured subnet"}},
+		{"config.network_aliases", []string{"network-scoped alias"}},
+		{"config.mac_address", []string{"mac-address"}},
+		{"config.extra_hosts", []string{"bad format for add-host", "host-gateway"}},
+		{"config.hostname", []string{"hostname"}},
+		{"config.ports", []string{"port is already allocated"}},
+		{"config.network_mode", []string{"no such network", "could not find network"}},
+		{"config.volume_driver", []string{"volume plugin", "volumedriver"}},
+		{"config.devices", []string{"gathering device information"}},
+		{"config.work_dir", []string{"working directory", "chdir to cwd"}},
+		{"config.cgroupns", []string{"cgroup namespace"}},
+		{"config.userns_mode", []string{"user namespace"}},
+		{"config.ipc_mode", []string{"ipc mode"}},
+		{"config.pid_mode", []string{"pid mode"}},
+		{"config.uts_mode", []string{"uts mode"}},
+		{"config.security_opt", []string{"security-opt", "security opt", "seccomp", "apparmor"}},
+		{"config.mount or config.volumes", []string{"invalid mount", "duplicate mount", "bind source path", "invalid volume"}},
+		{"config.command", []string{"executable file not found"}},
+	}
 }

@@ -13,8 +13,11 @@ func TestBlame(t *testing.T) {
 	for docker, key := range map[string]string{
 		`logger: no log driver named 'nonsense' is registered`:                            "config.logging",
 		`--storage-opt is supported only for overlay over xfs with 'pquota' mount option`: "config.storage_opt",
-		`Requested CPUs are not available - requested 900, available: 0-1`:                "config.cpuset_cpus",
-		`Unable to find group nonsense: no matching entries in group file`:                "config.group_add",
+		`error looking up logging plugin nonsense: plugin "nonsense" not found`:           "config.logging",
+		`Unknown option nonsense`: "config.storage_opt",
+		`error during container init: open /proc/sys/net/nonsense: no such file`: "config.sysctl",
+		`Requested CPUs are not available - requested 900, available: 0-1`:       "config.cpuset_cpus",
+		`Unable to find group nonsense: no matching entries in group file`:       "config.group_add",
 		`network nonet not found`:                                                           "config.network_mode",
 		`error looking up volume plugin pxd: plugin "pxd" not found`:                        "config.volume_driver",
 		`invalid IPv4 address: user specified IP address is supported only with own subnet`: "config.ipv4_address",

@@ -11,7 +11,7 @@
 //
 //	plugin.go  about.go               the plugin, its configuration and its loops
 //	config.go  configspec.go          the operator's block
-//	taskconfig.go  taskspec.go        the job's config block
+//	taskconfig.go  taskspec.go        the job's config block; taskcheck.go: what can be wrong with it; blame.go: what Docker finds
 //	start.go  claim.go                StartTask, step by step
 //	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
 //	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use
