@@ -11,8 +11,8 @@
 //   - report.go: Status, all that `status` knows, as JSON prints it
 //   - derive.go: the status of a snapshot; pure
 //   - text.go, bar.go, legend.go, paint.go: the same for people
-//
 //   - profile.go, formula.go: the commands for profiles
+//   - simulate.go, contest.go: the command that plays a trace
 //   - plan.go, run.go, replan.go, webhook.go: the commands that plan, with
 //     planflags.go for what they share and plantext.go for people
 //

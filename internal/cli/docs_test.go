@@ -32,7 +32,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	root := newWorld().app().newRoot()
 	for _, name := range []string{"status", "cordon", "uncordon", "doctor", "claim", "release", "plan", "run", "replan", "webhook",
-		"profile set", "profile show", "profile list", "profile delete", "profile test"} {
+		"profile set", "profile show", "profile list", "profile delete", "profile test", "simulate"} {
 		cmd, _, err := root.Find(strings.Fields(name))
 		must.NoError(t, err)
 		must.StrContains(t, doc, "| `"+strings.TrimSuffix(cmd.UseLine(), " [flags]")+"` |")
