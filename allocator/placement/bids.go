@@ -41,6 +41,9 @@ func (t *target) setWorth(demand []Class, s supply) {
 				}
 			}
 		}
+		if kind.sizeMiB == 0 {
+			continue // nobody can have it
+		}
 		same := slices.IndexFunc(asked, func(a map[int32]float64) bool { return maps.Equal(a, asked[k]) })
 		if same < k && s.kinds[same].sizeMiB == kind.sizeMiB {
 			t.worth[k] = t.worth[same]

@@ -68,6 +68,8 @@ func (a Ask) needs(kinds []kind) []int32 {
 func (a Ask) need(k kind) int32 {
 	need := a.Units * k.unitMiB
 	switch {
+	case k.sizeMiB == 0: // it was never divided into units
+		return never
 	case len(a.Models) > 0 && !slices.Contains(a.Models, k.model):
 		return never
 	case a.Whole:

@@ -36,5 +36,5 @@ func (g GPU) FreeMiB() int {
 	if g.Out != "" {
 		return 0
 	}
-	return g.Free * g.UnitMiB
+	return max(0, g.Free) * g.UnitMiB
 }

@@ -248,6 +248,30 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
+// A GPU that cannot be had for any reason is no place, and no trouble.
+func TestOddGPUs(t *testing.T) {
+	t.Parallel()
+	for name, odd := range map[string]placement.GPU{
+		"not divided": {ID: "odd", Model: "A10"},
+		"overdrawn":   {ID: "odd", Model: "A10", UnitMiB: unit, Units: 24, Free: -2},
+		"out":         {ID: "odd", Model: "A10", UnitMiB: unit, Units: 24, Free: 24, Out: "it is unhealthy"},
+	} {
+		for _, policy := range placement.Policies() {
+			t.Run(name+"/"+policy.Name, func(t *testing.T) {
+				t.Parallel()
+				node := newNode("n", 50_000, 24)
+				node.GPUs = append([]placement.GPU{odd}, node.GPUs...)
+				p := newPlacer(t, policy.Name, node)
+				for _, a := range []placement.Ask{{Units: 3}, {MiB: 3000}, {Whole: true}} {
+					d, err := p.Choose(placement.Request{Asks: []placement.Ask{a}})
+					must.NoError(t, err)
+					must.Eq(t, "n-0", d.Slices[0].GPU)
+				}
+			})
+		}
+	}
+}
+
 func TestPolicyNamed(t *testing.T) {
 	t.Parallel()
 	_, err := placement.PolicyNamed("worst")
