@@ -27,10 +27,11 @@ func (e *fakeEngine) Logs(ctx context.Context, id string, from docker.LogPositio
 	}
 	for {
 		var lines []string
-		ended := false
+		ended, gone := false, false
 		if err := e.await(ctx, func() bool {
 			c, ok := e.containers[id]
-			if ended = !ok || !c.Running; ok {
+			gone = !ok
+			if ended = gone || !c.Running; ok {
 				lines = slices.Clone(c.lines[min(next, len(c.lines)):])
 			}
 			return !e.away && (ended || len(lines) > 0)
@@ -43,6 +44,9 @@ func (e *fakeEngine) Logs(ctx context.Context, id string, from docker.LogPositio
 			if err := stdout(mark, bytes.NewBufferString(line+"\n").Bytes()); err != nil {
 				return err
 			}
+		}
+		if gone {
+			return docker.ErrNotFound
 		}
 		if ended && len(lines) == 0 {
 			return nil

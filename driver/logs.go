@@ -105,8 +105,10 @@ func (c *logCopier) follow(ctx context.Context) (again bool) {
 	err := c.engine.Logs(ctx, c.handle.container, c.position, c.handle.tty,
 		c.sink(ctx, c.stdout, &c.position.Stdout), c.sink(ctx, c.stderr, &c.position.Stderr))
 	switch {
-	case err == nil || ctx.Err() != nil || errors.Is(err, docker.ErrNotFound):
+	case err == nil || ctx.Err() != nil:
 		return false
+	case errors.Is(err, docker.ErrNotFound):
+		return sameEngine(ctx, c.engine, c.handle.engine) != nil
 	case errors.Is(err, docker.ErrLogsUnreadable):
 		c.plugin.announcer.tell(c.handle.task, "No logs: the task's log driver cannot be read back; choose json-file, local or journald")
 		return false

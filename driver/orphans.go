@@ -63,9 +63,22 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := k.sweepOne(ctx, id, now); err != nil {
-			k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
-		}
+		k.complain(id, k.sweepOne(ctx, id, now))
+	}
+}
+
+// complain tells once why an attempt cannot be brought to its end, for that may last.
+func (k *keeper) complain(id string, err error) {
+	if err == nil {
+		delete(k.complaints, id)
+		return
+	}
+	if k.complaints == nil {
+		k.complaints = map[string]string{}
+	}
+	if k.complaints[id] != err.Error() {
+		k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
+		k.complaints[id] = err.Error()
 	}
 }
 

@@ -26,7 +26,6 @@ func TestServiceRefusalsNameTheirKey(t *testing.T) {
 		`sysctl { "net.nonsense" = "1" }`:                 "config.sysctl",
 		`security_opt = ["nonsense=1"]`:                   "config.security_opt",
 		`ulimit { nofile = "99999999999" }`:               "config.ulimit",
-		`runtime = "runc"` + "\n" + `hostname = "-"`:      "config.hostname",
 		"volumes = [\"vol:/x\"]\nvolume_driver = \"pxd\"": "config.volume_driver",
 	} {
 		t.Run(key, func(t *testing.T) {

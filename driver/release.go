@@ -27,8 +27,9 @@ type keeper struct {
 	own            ownGPUs
 	engine         Containers
 	table          Table
-	since          time.Time // when this process began
-	keepContainers bool      // gc.container = false: stopped containers stay
+	since          time.Time         // when this process began
+	keepContainers bool              // gc.container = false: stopped containers stay
+	complaints     map[string]string // of the sweep, by attempt
 }
 
 // begin notes the attempt before anything is taken for it, and takes custody of it.
