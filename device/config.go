@@ -30,6 +30,7 @@ type settings struct {
 
 // gpuSettings are those that a GPU may have of its own.
 type gpuSettings struct {
+	reservedText   string // as the operator wrote it, for messages
 	reservedMiB    uint64
 	sizeMiB        uint64 // of a GPU that cannot tell; 0 if not configured
 	allowUnmanaged bool
@@ -101,6 +102,7 @@ func (c Config) parseGPUs(s *settings) error {
 func (c GPUConfig) settings(where string, s gpuSettings) (gpuSettings, error) {
 	var err error
 	if c.ReservedMemory != "" {
+		s.reservedText = c.ReservedMemory
 		if s.reservedMiB, err = parseMiB(where+"reserved_memory", c.ReservedMemory); err != nil {
 			return s, err
 		}

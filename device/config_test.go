@@ -70,9 +70,9 @@ func TestConfigInFull(t *testing.T) {
 	must.Eq(t, selection{"0"}, s.ignore)
 	must.True(t, reflect.DeepEqual(xidPolicy{critical: []int{48, 79}, ignored: []int{68}}, s.xids))
 	must.Eq(t, 2*time.Minute, s.probation)
-	must.True(t, gpuSettings{reservedMiB: 2048, sizeMiB: 112640, allowUnmanaged: true} == s.of("GPU-1"))
-	must.True(t, gpuSettings{reservedMiB: 1536, sizeMiB: 65536} == s.of("GPU-2"))
-	must.True(t, gpuSettings{reservedMiB: 1536, sizeMiB: 112640} == s.of("GPU-3"))
+	must.True(t, gpuSettings{reservedText: "2GiB", reservedMiB: 2048, sizeMiB: 112640, allowUnmanaged: true} == s.of("GPU-1"))
+	must.True(t, gpuSettings{reservedText: "1.5GiB", reservedMiB: 1536, sizeMiB: 65536} == s.of("GPU-2"))
+	must.True(t, gpuSettings{reservedText: "1.5GiB", reservedMiB: 1536, sizeMiB: 112640} == s.of("GPU-3"))
 	must.Eq(t, "/var/lib/table", s.table.Path)
 }
 

@@ -60,7 +60,9 @@ func TestUnitsOfAGPU(t *testing.T) {
 		"small unit":             {Config{MemoryUnit: "256MiB"}, 2002, 0, 7, ""},
 		"one unit":               {Config{MemoryUnit: "24GiB"}, 24576, 0, 1, ""},
 		"unit too large":         {Config{MemoryUnit: "32GiB"}, 24576, 0, 0, `memory_unit = "32GiB" is larger than the 24576 MiB`},
-		"more kept than there":   {Config{ReservedMemory: "32GiB"}, 24576, 0, 0, `larger than the 0 MiB`},
+		"more kept than there":   {Config{ReservedMemory: "32GiB"}, 24576, 0, 0, `reserved_memory = "32GiB" leaves 0 of this GPU's 24576 MiB`},
+		"rest is less than one":  {Config{ReservedMemory: "24000MiB"}, 24576, 0, 0, `reserved_memory = "24000MiB" leaves 576 of`},
+		"too large either way":   {Config{ReservedMemory: "64GiB", MemoryUnit: "32GiB"}, 24576, 0, 0, `memory_unit = "32GiB" is larger`},
 		"more units than allows": {Config{MemoryUnit: "1MiB"}, 24576, 0, 0, `makes 24576 units`},
 	} {
 		i := history(t, tc.config, []nvml.GPU{gpuOf("GPU-1", tc.total, tc.reserved)})

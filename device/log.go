@@ -65,7 +65,7 @@ func logFault(logger hclog.Logger, before, now error, set settings) {
 	switch {
 	case now != nil && (before == nil || before.Error() != now.Error()):
 		logger.Warn("GPUs cannot be read; trying again", "nvml_library", orDefault(set.library, nvml.DefaultLibrary),
-			"poll_interval", set.pollInterval, "error", now)
+			"poll_interval", set.pollInterval.String(), "error", now)
 	case now == nil && before != nil:
 		logger.Info("GPUs can be read again")
 	}

@@ -67,6 +67,17 @@ func TestOperatorIsToldOnceOfAMissingLibrary(t *testing.T) {
 		[]string{"[INFO]", "GPUs can be read again"})
 }
 
+// Nomad gets the log as JSON, in which a duration would be a number of ns.
+func TestDurationsAreLoggedAsText(t *testing.T) {
+	t.Parallel()
+	set, err := Config{}.settings()
+	must.NoError(t, err)
+	var out strings.Builder
+	logger := hclog.New(&hclog.LoggerOptions{Output: &out, JSONFormat: true})
+	logFault(logger, nil, errors.New("no such file"), set)
+	must.StrContains(t, out.String(), `"poll_interval":"5s"`)
+}
+
 func TestOperatorIsToldOnceOfAUnitThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	small := []nvml.GPU{gpuOf("GPU-1", 2002, 0)}

@@ -63,7 +63,10 @@ func (i *inventory) tooMany(g gpu, units int, isKnown bool, set settings) string
 	for _, other := range i.offered {
 		total += other.units
 	}
-	switch {
+	switch own := set.of(g.id()); {
+	case units == 0 && own.reservedMiB > 0 && beyond(g.Memory.TotalMiB, driverReserve(g.Memory)) >= set.unitMiB:
+		return fmt.Sprintf("reserved_memory = %q leaves %d of this GPU's %d MiB, not enough for one unit, memory_unit = %q",
+			own.reservedText, g.sellableMiB(), g.Memory.TotalMiB, set.unitText)
 	case units == 0:
 		return fmt.Sprintf("memory_unit = %q is larger than the %d MiB that this GPU can give", set.unitText, g.sellableMiB())
 	case units > maxUnits:
