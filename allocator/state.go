@@ -32,10 +32,10 @@ type GPUState struct {
 
 // NodeState is what a node's device plugin said of its node.
 type NodeState struct {
-	Name     string    `json:"name"`    // host name
-	Version  string    `json:"version"` // of this program
-	Driver   string    `json:"driver"`  // NVIDIA driver version, "" if there is none
-	Address  string    `json:"address,omitempty"`
+	Name     string    `json:"name"`              // host name
+	Version  string    `json:"version"`           // of this program
+	Driver   string    `json:"driver"`            // NVIDIA driver version, "" if there is none
+	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
 	LastSeen time.Time `json:"last_seen"`
 
 	// LeaseSeconds is how long the node's lease lasts without being renewed;

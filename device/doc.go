@@ -15,7 +15,7 @@
 //	board.go        where the newest inventory hangs for all to see
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics
-//	publish.go      to the allocation table
+//	publish.go      to the allocation table, with address.go the node's own
 //	reserve.go      what a task is given that Nomad placed here
 //
 // What is offered is decided by pure functions of what was read:

@@ -101,7 +101,9 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 		p.written[id] = state
 	}
 	if due || p.driver != i.driver {
-		errs = append(errs, table.PutNode(ctx, allocator.NodeState{Name: node, Version: version.Version, Driver: i.driver}))
+		errs = append(errs, table.PutNode(ctx, allocator.NodeState{
+			Name: node, Version: version.Version, Driver: i.driver, Address: nodeAddress(),
+		}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

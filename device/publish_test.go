@@ -1,6 +1,7 @@
 package device
 
 import (
+	"net"
 	"os"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestStatesReachTheTable(t *testing.T) {
 	must.Eq(t, node, s.Nodes[0].Name)
 	must.Eq(t, version.Version, s.Nodes[0].Version)
 	must.Eq(t, "550", s.Nodes[0].Driver)
+	must.Eq(t, nodeAddress(), s.Nodes[0].Address)
 	state := s.GPUs[0].State
 	must.Eq(t, "GPU-1", s.GPUs[0].ID)
 	must.Eq(t, node, state.Node)
@@ -63,6 +65,21 @@ func TestGPUOfAnotherNodeDoesNotKeepTheOthersBack(t *testing.T) {
 	for _, g := range s.GPUs {
 		must.Eq(t, g.ID == "GPU-1", g.State.Node == "another")
 	}
+}
+
+func TestAddressIsOneOfTheNodes(t *testing.T) {
+	t.Parallel()
+	address := nodeAddress()
+	if address == "" {
+		return // a machine without a network
+	}
+	own, err := net.InterfaceAddrs()
+	must.NoError(t, err)
+	must.SliceContainsFunc(t, own, address, func(a net.Addr, address string) bool {
+		ip, _, err := net.ParseCIDR(a.String())
+		return err == nil && ip.String() == address
+	})
+	must.Eq(t, address, nodeAddress(), must.Sprint("it is the same each time"))
 }
 
 func TestWhatIsWorthWriting(t *testing.T) {
