@@ -151,7 +151,7 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 		return nil, err
 	}
 	if err != nil {
-		return nil, c.table.explain(err)
+		return nil, c.table.explainChange(err)
 	}
 	return h, nil
 }

@@ -32,7 +32,7 @@ func (a App) newCordon(table *tableFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
 				if err := t.Cordon(ctx, gpu.ID, reason); err != nil {
-					return table.explain(err)
+					return table.explainChange(err)
 				}
 				sayCordoned(cmd.OutOrStdout(), gpu)
 				return nil
@@ -52,7 +52,7 @@ func (a App) newUncordon(table *tableFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
 				if err := t.Uncordon(ctx, gpu.ID); err != nil {
-					return table.explain(err)
+					return table.explainChange(err)
 				}
 				if gpu.Cordon == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "GPU %s was not cordoned\n", gpu.ID)
@@ -82,16 +82,16 @@ func (a App) onGPU(ctx context.Context, flags *tableFlags, name string,
 		return err
 	}
 	if err := exists(config); err != nil {
-		return flags.explain(err)
+		return flags.explainChange(err)
 	}
 	table, err := a.OpenTable(config)
 	if err != nil {
-		return flags.explain(err)
+		return flags.explainChange(err)
 	}
 	defer table.Close()
 	snapshot, err := table.Snapshot(ctx)
 	if err != nil {
-		return flags.explain(err)
+		return flags.explainChange(err)
 	}
 	gpu, err := named(snapshot.GPUs, name)
 	if err != nil {

@@ -58,3 +58,23 @@ func TestCordonNamesOneGPU(t *testing.T) {
 	must.Eq(t, ExitTable, code)
 	must.StrContains(t, stderr, "--table-token-file")
 }
+
+// A command that changes the table needs a token that may, whether Consul
+// refuses its reading or, since the token may read, its writing.
+func TestDeniedChangeAsksForAWritingToken(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"cordon", "GPU-4f1a"}, {"profile", "set", "p", "--base=1GiB"}} {
+		for _, mayRead := range []bool{true, false} {
+			w := cluster(t)
+			if mayRead {
+				w.FailApply(allocator.ErrDenied, false)
+			} else {
+				w.Fail(allocator.ErrDenied)
+			}
+			code, _, stderr := w.run(t, args...)
+			must.Eq(t, ExitTable, code, must.Sprint(args))
+			must.StrContains(t, stderr, "cannot change the allocation table")
+			must.StrContains(t, stderr, `policy = "write"`)
+		}
+	}
+}

@@ -9,15 +9,16 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// tableError says that the table as a whole cannot be read: why, which names
-// where it is, and what a person can do.
+// tableError says that the table as a whole cannot be read or changed: why,
+// which names where it is, and what a person can do.
 type tableError struct {
-	err  error
-	hint string
+	doing string // "read" or "change"
+	err   error
+	hint  string
 }
 
 func (e *tableError) Error() string {
-	msg := "cannot read the allocation table: " + e.err.Error()
+	msg := fmt.Sprintf("cannot %s the allocation table: %s", e.doing, e.err)
 	if e.hint != "" {
 		msg += "\n" + e.hint
 	}
@@ -26,12 +27,20 @@ func (e *tableError) Error() string {
 
 func (e *tableError) Unwrap() error { return e.err }
 
-// explain makes a tableError of an error from the table.
+// explain makes a tableError of an error from the table, for a command that
+// reads it.
 func (f *tableFlags) explain(err error) error {
-	return &tableError{err: err, hint: f.hint(err)}
+	return &tableError{doing: "read", err: err, hint: f.hint(err, "read")}
 }
 
-func (f *tableFlags) hint(err error) string {
+// explainChange is explain for a command that changes the table: its token must
+// be allowed to, even if reading is what it was denied.
+func (f *tableFlags) explainChange(err error) error {
+	return &tableError{doing: "change", err: err, hint: f.hint(err, "write")}
+}
+
+// hint says what a person can do; policy is what Consul must allow.
+func (f *tableFlags) hint(err error, policy string) string {
 	inFile := f.config.Store == tableconfig.StoreFile
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && inFile:
@@ -40,8 +49,8 @@ func (f *tableFlags) hint(err error) string {
 	case (errors.Is(err, allocator.ErrDenied) || errors.Is(err, fs.ErrPermission)) && inFile:
 		return "The file belongs to the user that runs Nomad's agent, commonly root: run this command as that user."
 	case errors.Is(err, allocator.ErrDenied):
-		return fmt.Sprintf("Give a token with the rule key_prefix %q { policy = \"read\" } by --table-token-file\n"+
-			"or CONSUL_HTTP_TOKEN.", f.config.Prefix+"/")
+		return fmt.Sprintf("Give a token with the rule key_prefix %q { policy = %q } by --table-token-file\n"+
+			"or CONSUL_HTTP_TOKEN.", f.config.Prefix+"/", policy)
 	case errors.Is(err, allocator.ErrUnavailable) && !inFile:
 		return "Is Consul running there? Name another with --table-address or CONSUL_HTTP_ADDR;\n" +
 			"for a table in a node's file, use --table-store=file."

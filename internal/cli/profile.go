@@ -59,7 +59,7 @@ func (a App) newProfileSet(table *tableFlags) *cobra.Command {
 			}
 			return a.withTable(table, func(t *allocator.Table) error {
 				if err := t.PutProfile(cmd.Context(), args[0], p); err != nil {
-					return table.explain(err)
+					return table.explainChange(err)
 				}
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
 				return err
@@ -133,7 +133,7 @@ func (a App) newProfileDelete(table *tableFlags) *cobra.Command {
 		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTable(table, func(t *allocator.Table) error {
-				return table.explainProfile(t.DeleteProfile(cmd.Context(), args[0]))
+				return explainProfile(t.DeleteProfile(cmd.Context(), args[0]), table.explainChange)
 			})
 		},
 	}
@@ -192,15 +192,15 @@ func (a App) withTable(flags *tableFlags, do func(*allocator.Table) error) error
 	return do(table)
 }
 
-// explainProfile is explain for calls that name a profile.
-func (f *tableFlags) explainProfile(err error) error {
+// explainProfile explains the error of a call that names a profile.
+func explainProfile(err error, explain func(error) error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, allocator.ErrNoProfile):
 		return fmt.Errorf("%w; `nomad-gpu-mem profile list` shows those there are", err)
 	default:
-		return f.explain(err)
+		return explain(err)
 	}
 }
 
@@ -208,7 +208,7 @@ func (a App) withProfile(ctx context.Context, flags *tableFlags, name string, do
 	return a.withTable(flags, func(t *allocator.Table) error {
 		p, err := t.Profile(ctx, name)
 		if err != nil {
-			return flags.explainProfile(err)
+			return explainProfile(err, flags.explain)
 		}
 		return do(p)
 	})

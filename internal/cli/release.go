@@ -39,16 +39,16 @@ func (a App) release(ctx context.Context, flags *tableFlags, id string) error {
 		return err
 	}
 	if err := exists(config); err != nil {
-		return flags.explain(err)
+		return flags.explainChange(err)
 	}
 	table, err := a.OpenTable(config)
 	if err != nil {
-		return flags.explain(err)
+		return flags.explainChange(err)
 	}
 	defer table.Close()
 	snapshot, err := table.Snapshot(ctx)
 	if err != nil {
-		return flags.explain(err)
+		return flags.explainChange(err)
 	}
 	found, failed := false, error(nil)
 	for _, gpu := range snapshot.GPUs {
@@ -67,7 +67,7 @@ func (a App) release(ctx context.Context, flags *tableFlags, id string) error {
 		return fmt.Errorf("nothing is held under the ID %s; `nomad-gpu-mem status` shows what is", id)
 	}
 	if failed != nil {
-		return flags.explain(failed)
+		return flags.explainChange(failed)
 	}
 	return nil
 }
