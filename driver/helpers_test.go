@@ -34,7 +34,8 @@ type world struct {
 	store    *storetest.Memory
 	table    *allocator.Table
 	stateDir string
-	config   string // of the plugin, besides state_dir
+	config   string        // of the plugin, besides state_dir
+	assert   time.Duration // pace of the plugin's look at its claims
 	starts   int
 }
 
@@ -42,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	store, engine := storetest.NewMemory(), newFakeEngine()
 	return &world{
 		t: t, engine: engine, open: func(docker.Config) (Engine, error) { return engine, nil }, store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
-		config: `claim_timeout = "5s"`,
+		config: `claim_timeout = "5s"`, assert: 10 * time.Millisecond,
 	}
 }
 
@@ -96,7 +97,7 @@ func (w *world) newPlugin() *Plugin {
 	p.pace = pace{
 		fingerprint: 10 * time.Millisecond,
 		sweep:       10 * time.Millisecond,
-		assert:      10 * time.Millisecond,
+		assert:      w.assert,
 		retry:       10 * time.Millisecond,
 		recovery:    50 * time.Millisecond,
 	}
