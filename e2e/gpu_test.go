@@ -80,8 +80,10 @@ func TestMemoryInUseOutsideNomadIsNotSold(t *testing.T) {
 	shared.waitHealthy(t, smallGPU, 10)
 }
 
-// A task's units show how much of its slice it uses.
+// A task's units show how much of its slice it uses, the node's show them all,
+// and Nomad misses none: it would warn of each, each time that it is asked.
 func TestStatisticsOfATask(t *testing.T) {
+	logged := len(shared.agentLog(t))
 	alloc := shared.start(t, gpuJob("stats-task", 4, onGPU(smallGPU)))
 	held := shared.claimsOf(t, "stats-task", allocator.Running)[0]
 	used := twoGPUs()
@@ -105,4 +107,12 @@ func TestStatisticsOfATask(t *testing.T) {
 		}
 		return fmt.Errorf("%d groups", len(usage.ResourceUsage.DeviceStats))
 	})
+	host, err := shared.nomad.Nodes().Stats(alloc.NodeID, nil)
+	must.NoError(t, err)
+	units := map[string]int{}
+	for _, group := range host.DeviceStats {
+		units[group.Name] = len(group.InstanceStats)
+	}
+	must.Eq(t, map[string]int{bigGPU: 23, smallGPU: 10}, units)
+	must.SliceEmpty(t, deviceComplaints(shared.agentLog(t)[logged:]))
 }
