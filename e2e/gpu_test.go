@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ func TestGPUIsLostUnderLoadAndReturns(t *testing.T) {
 	onOther := shared.start(t, gpuJob("lost-neighbour", 4, onGPU(smallGPU)))
 	held := shared.claimsOf(t, "lost-holder", allocator.Running)[0]
 
+	logged := len(shared.agentLog(t))
 	lost := twoGPUs()
 	lost.GPUs[0].Fail = map[string]string{"*": "GPU_IS_LOST"}
 	shared.setGPUs(t, lost)
@@ -37,6 +39,7 @@ func TestGPUIsLostUnderLoadAndReturns(t *testing.T) {
 	}
 	must.Eq(t, held.Units, shared.claimsOf(t, "lost-holder", allocator.Running)[0].Units)
 	must.StrContains(t, shared.cli(t, "status", "--gpu", bigGPU), "GPU is lost")
+	must.StrContains(t, strings.Join(deviceComplaints(shared.agentLog(t)[logged:]), "\n"), "GPU is lost")
 
 	shared.setGPUs(t, twoGPUs())
 	shared.waitRunning(t, "lost-waiter")
