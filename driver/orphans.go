@@ -32,8 +32,8 @@ func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, er
 		return true, nil
 	}
 	patient := now.Sub(a.Begun) < orphanAge
-	if since, alone := k.tenancy.sole(now); alone {
-		patient = now.Sub(since) < residueAge
+	if since, alone := k.tenancy.sole(now); alone && now.Sub(since) >= residueAge {
+		patient = false
 	}
 	if patient {
 		return false, nil

@@ -31,6 +31,7 @@ func TestSweep(t *testing.T) {
 		{"killed before its container ran", time.Minute, time.Minute, false, "created", false, true},
 		{"start under way elsewhere", time.Minute, time.Hour, false, "", true, false},
 		{"start under way elsewhere, container created", time.Minute, time.Hour, false, "created", true, false},
+		{"container gone with the node", time.Hour, 0, false, "", false, true},
 		{"container gone, whoever is at work", time.Hour, 0, false, "", true, true},
 		{"running", time.Hour, time.Hour, false, "running", false, false},
 		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, false},

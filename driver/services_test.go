@@ -74,6 +74,7 @@ func (d *driver) ended(t *testing.T, task *drivers.TaskConfig) *drivers.ExitResu
 	must.NoError(t, err)
 	result := <-results
 	must.NoError(t, d.DestroyTask(task.ID, false))
+	noContainer(t, task)
 	return result
 }
 
@@ -151,6 +152,12 @@ func TestServiceUnknownGPULeavesNothing(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.ErrorContains(t, err, "starting container")
 	must.SliceEmpty(t, w.claims())
+	noContainer(t, task)
+}
+
+// noContainer asks Docker itself.
+func noContainer(t *testing.T, task *drivers.TaskConfig) {
+	t.Helper()
 	engine, err := docker.New(docker.Config{})
 	must.NoError(t, err)
 	defer engine.Close()

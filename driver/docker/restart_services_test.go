@@ -58,6 +58,9 @@ func TestDaemonRestarts(t *testing.T) {
 	id := start(t, c, spec)
 	before, err := c.Inspect(t.Context(), id)
 	must.NoError(t, err)
+	whose, err := c.ID(t.Context())
+	must.NoError(t, err)
+	must.NotEq(t, "", whose)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -83,6 +86,9 @@ func TestDaemonRestarts(t *testing.T) {
 		must.NoError(t, err)
 		must.True(t, after.Running)
 		must.Eq(t, before.Pid, after.Pid)
+		same, err := c.ID(ctx)
+		must.NoError(t, err)
+		must.Eq(t, whose, same)
 		must.Eq(t, 0, len(waited), must.Sprint("a restart of the daemon was taken for an exit"))
 		must.Eq(t, 0, len(logged), must.Sprint("a restart of the daemon was taken for the end of the logs"))
 	}
