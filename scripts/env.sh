@@ -10,6 +10,7 @@ GPU_MEM_RUN=$(realpath -m "$GPU_MEM_RUN")
 : "${GPU_MEM_CACHE:=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nomad-gpu-mem}"
 : "${GPU_MEM_STORE:=$(cat "$GPU_MEM_RUN/store" 2>/dev/null || echo file)}"
 : "${GPU_MEM_NOMAD_PORT:=$((4646 + 10 * GPU_MEM_SLOT))}"
+: "${GPU_MEM_NODES:=1}"
 : "${GPU_MEM_CONSUL_PORT:=$((8500 + 10 * GPU_MEM_SLOT))}"
 
 # A real driver has both a library and a control device; one alone is a

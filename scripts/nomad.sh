@@ -1,12 +1,47 @@
 #!/usr/bin/env bash
 # One Nomad agent, server and client, on the loopback address, with both
-# plugins. Stopping it leaves its tasks running, as in production: a start
-# finds them again. Usage: nomad.sh start|stop
+# plugins; with GPU_MEM_NODES more agents that are clients only. The GPUs are
+# dealt out among the nodes, evenly and in order. Stopping leaves the tasks
+# running, as in production: a start finds them again.
+# Usage: nomad.sh start|stop
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 address=127.0.0.1:$GPU_MEM_NOMAD_PORT
 program=$GPU_MEM_ROOT/bin/nomad-gpu-mem
+
+# Node 0 is the server too. The others have a number in their paths and use the
+# ports behind those of the server.
+dir_of() { say "$GPU_MEM_RUN/nomad${1#0}.d"; }
+
+write_client_config() {
+  cat >"$(dir_of "$1")/agent.hcl" <<END
+name                 = "node-$1"
+data_dir             = "$GPU_MEM_RUN/nomad$1"
+plugin_dir           = "$GPU_MEM_RUN/plugins"
+bind_addr            = "127.0.0.1"
+disable_update_check = true
+log_level            = "DEBUG"
+advertise {
+  http = "127.0.0.1"
+  rpc  = "127.0.0.1"
+  serf = "127.0.0.1"
+}
+ports {
+  http = $((GPU_MEM_NOMAD_PORT + 2 + $1))
+}
+client {
+  enabled           = true
+  servers           = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
+  network_interface = "lo"
+}
+consul {
+  address          = "127.0.0.1:$GPU_MEM_CONSUL_PORT"
+  auto_advertise   = false
+  client_auto_join = false
+}
+END
+}
 
 write_agent_config() {
   cat >"$GPU_MEM_RUN/nomad.d/agent.hcl" <<END
@@ -50,7 +85,7 @@ END
 
 # Nomad's own driver: the images are made here, so it must never remove them.
 write_docker_config() {
-  cat >"$GPU_MEM_RUN/nomad.d/docker.hcl" <<END
+  cat >"$(dir_of "$1")/docker.hcl" <<END
 plugin "docker" {
   config {
     endpoint    = "unix://$GPU_MEM_RUN/docker.sock"
@@ -66,12 +101,16 @@ plugin "docker" {
 END
 }
 
+# Nodes that share an engine would take each other's containers for forgotten.
 write_plugin_config() {
-  cat >"$GPU_MEM_RUN/nomad.d/gpu-mem.hcl" <<END
+  local dangling=true
+  ((GPU_MEM_NODES == 1)) || dangling=false
+  cat >"$(dir_of "$1")/gpu-mem.hcl" <<END
 plugin "nomad-device-gpu-mem" {
   config {
     nvml_library  = "$NVML_LIBRARY"
     poll_interval = "1s"
+    include       = [$(gpus_of "$1")]
 $(table_block)
   }
 }
@@ -80,14 +119,31 @@ plugin "nomad-driver-gpu-docker" {
     endpoint       = "unix://$GPU_MEM_RUN/docker.sock"
     nvidia_runtime = "$GPU_MEM_NVIDIA_RUNTIME"
     infra_image    = "gpu-mem/pause:1"
-    state_dir      = "$GPU_MEM_RUN/state"
+    state_dir      = "$GPU_MEM_RUN/state${1#0}"
     volumes {
       enabled = true
+    }
+    gc {
+      dangling_containers {
+        enabled = $dangling
+      }
     }
 $(table_block)
   }
 }
 END
+}
+
+# gpus_of NODE: the UUIDs of the node's GPUs, as a list in HCL. A single node has
+# all there are, also those that come later.
+gpus_of() {
+  ((GPU_MEM_NODES > 1)) || return 0
+  awk -F ' *= *' -v node="$1" -v nodes="$GPU_MEM_NODES" '
+    $1 ~ /^ *uuid$/ { uuid[count++] = $2 }
+    END {
+      for (i = int(node * count / nodes); i < int((node + 1) * count / nodes); i++)
+        printf "\"%s\", ", uuid[i]
+    }' "$FAKE_NVML_STATE"
 }
 
 table_block() {
@@ -107,32 +163,45 @@ link_plugins() {
 }
 
 # Ready means that tasks can be started: drivers are found after the node is.
-node_ready() {
+nodes_ready() {
   local driver=docker
   [[ ! -x $program ]] || driver=gpu-docker
-  curl -fsS -m 2 "http://$address/v1/nodes" |
-    jq -e --arg driver "$driver" '.[0] | .Status == "ready" and .Drivers[$driver].Healthy'
+  curl -fsS -m 2 "http://$address/v1/nodes" | jq -e --arg driver "$driver" --argjson nodes "$1" \
+    'map(select(.Status == "ready" and .Drivers[$driver].Healthy)) | length >= $nodes'
+}
+
+# start_node NODE: writes its configuration and starts its agent.
+start_node() {
+  local daemon=nomad${1#0}
+  mkdir -p "$(dir_of "$1")"
+  if (($1 == 0)); then write_agent_config; else write_client_config "$1"; fi
+  write_docker_config "$1"
+  [[ ! -x $program ]] || write_plugin_config "$1"
+  # Plugins inherit the agent's environment, and so the simulated GPUs.
+  daemon_pid "$daemon" >/dev/null ||
+    FAKE_NVML_STATE=$FAKE_NVML_STATE daemon_start "$daemon" "$NOMAD" agent -config="$(dir_of "$1")"
+  daemon_ready "$daemon" 90 nodes_ready $(($1 + 1))
 }
 
 start() {
+  local node
   need "$NOMAD" curl jq
-  mkdir -p "$GPU_MEM_RUN/nomad.d" "$GPU_MEM_RUN/plugins"
-  write_agent_config
-  write_docker_config
-  if [[ -x $program ]]; then
-    link_plugins
-    write_plugin_config
-  fi
-  # Plugins inherit the agent's environment, and so the simulated GPUs.
-  daemon_pid nomad >/dev/null ||
-    FAKE_NVML_STATE=$FAKE_NVML_STATE daemon_start nomad "$NOMAD" agent -config="$GPU_MEM_RUN/nomad.d"
-  daemon_ready nomad 90 node_ready
+  mkdir -p "$GPU_MEM_RUN/plugins"
+  [[ ! -x $program ]] || link_plugins
+  for ((node = 0; node < GPU_MEM_NODES; node++)); do start_node "$node"; done
   say "Nomad: ready at http://$address"
+}
+
+# The server goes last: clients say goodbye to it.
+stop() {
+  local node
+  for ((node = GPU_MEM_NODES - 1; node >= 0; node--)); do daemon_stop "nomad${node#0}" 30; done
+  say "Nomad: stopped"
 }
 
 need_root
 case ${1:-} in
   start) start ;;
-  stop) daemon_stop nomad 30 && say "Nomad: stopped" ;;
+  stop) stop ;;
   *) usage "start|stop" ;;
 esac

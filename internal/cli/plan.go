@@ -60,7 +60,7 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 // unplaced is the error of a plan in which not all fit.
 func unplaced(plan *planner.Plan) error {
 	if missing := plan.Missing(); missing > 0 {
-		return &waitingError{what: count(missing, "instance") + " of " + plan.ID + " fit on no GPU now"}
+		return &waitingError{what: count(missing, "instance") + " of " + plan.ID + " without a place now"}
 	}
 	return nil
 }

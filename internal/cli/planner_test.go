@@ -101,7 +101,7 @@ func TestPlanOfWhatFitsNowhere(t *testing.T) {
 	must.Eq(t, ExitWaiting, code)
 	must.StrContains(t, stdout, "6 instances fit nowhere")
 	must.StrContains(t, stdout, "3 units short")
-	must.StrContains(t, stderr, "6 instances of web fit on no GPU now")
+	must.StrContains(t, stderr, "6 instances of web without a place now")
 }
 
 func TestPlannerErrors(t *testing.T) {

@@ -39,11 +39,10 @@ func (a App) newReplan(table *tableFlags) *cobra.Command {
 					return err
 				}
 				if asJSON {
-					err = writeJSON(cmd.OutOrStdout(), all)
-				} else {
-					err = writeReplanned(cmd.OutOrStdout(), all, dryRun)
+					return errors.Join(writeJSON(cmd.OutOrStdout(), all), replanErrors(all))
 				}
-				return errors.Join(err, replanErrors(all))
+				writeReplanned(cmd.OutOrStdout(), all, dryRun)
+				return replanErrors(all)
 			})
 		},
 	}
@@ -55,7 +54,7 @@ func (a App) newReplan(table *tableFlags) *cobra.Command {
 	return cmd
 }
 
-func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) error {
+func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 	for _, one := range all {
 		name := clean(one.Namespace + "/" + one.Job)
 		switch {
@@ -79,7 +78,6 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) error {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "No job bears a pin.")
 	}
-	return nil
 }
 
 // replanErrors is the error of jobs that could not be planned, or still wait.
