@@ -85,7 +85,7 @@ func TestIdle(t *testing.T) {
 		s.until(groups(8))
 		h.reads(2)
 
-		measure() // of what a first collection finds, some is freed by the second
+		measure()                               // of what a first collection finds, some is freed by the second
 		before, started := measure(), cpuTime() // not what measuring costs
 		select {
 		case <-s.responses:
