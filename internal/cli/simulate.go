@@ -187,4 +187,3 @@ func (s *simulateCommand) writeCSV(figures []string, rows []simulate.Row) error 
 	}
 	return errors.Join(simulate.WriteCSV(file, figures, rows), file.Close())
 }
-
