@@ -79,6 +79,10 @@ func newRecord(entry Entry) record {
 		r.value = leaseOf(node)
 		return r
 	}
+	if _, ok := parseProfileKey(entry.Key); ok {
+		_, r.err = decodeState[Profile](entry.Value)
+		return r
+	}
 	gpu, suffix, ok := parseGPUKey(entry.Key)
 	if !ok {
 		return r

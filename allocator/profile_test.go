@@ -69,6 +69,9 @@ func TestTable_profiles_refuse(t *testing.T) {
 	must.NoError(t, err)
 	must.Len(t, 1, problems)
 	must.Eq(t, "profiles/odd", problems[0].Key)
+	snapshot, err := table.Snapshot(ctx)
+	must.NoError(t, err)
+	must.Eq(t, "profiles/odd", snapshot.Problems[0].Key)
 	must.NoError(t, table.DeleteProfile(ctx, "odd")) // a person says so
 
 	store.FailApply(allocator.ErrConflict, false)

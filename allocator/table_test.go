@@ -157,7 +157,7 @@ func TestTable_snapshot(t *testing.T) {
 		{Key: "nodes/", Value: []byte{}},                 // a folder, made by hand
 		{Key: "gpus/GPU-a/", Value: []byte{}},            // likewise
 		{Key: "gpus/GPU-a/notes", Value: []byte("null")}, // of a newer version
-		{Key: "profiles/llm", Value: []byte(`x`)},
+		{Key: "quotas/llm", Value: []byte(`x`)},
 	}))
 
 	snapshot, err := table.Snapshot(ctx)

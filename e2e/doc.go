@@ -3,10 +3,11 @@
 //
 // TestMain starts one cluster with two GPUs of different size for all tests;
 // cluster_test.go drives it through the scripts of the development cluster.
-// job_test.go builds and follows jobs, table_test.go looks at claims. Every
-// other file is one promise to the people who use this: what they see, that
-// slices are shared and kept apart, that nothing is lost when a part dies, and
-// that bad input is answered in one sentence.
+// job_test.go builds and follows jobs, table_test.go looks at claims, and
+// planner_test.go has a cluster of its own, of three nodes. Every other file is
+// one promise to the people who use this: what they see, that slices are shared
+// and kept apart, that nothing is lost when a part dies, and that bad input is
+// answered in one sentence.
 //
 // The tests carry the build tag e2e and need root; `make test-e2e` does the
 // set-up.

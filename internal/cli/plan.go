@@ -20,7 +20,7 @@ const planExample = `  nomad-gpu-mem plan job.nomad.hcl
   nomad-gpu-mem plan --policy spread --var model=llama job.nomad.hcl`
 
 func (a App) newPlan(table *tableFlags) *cobra.Command {
-	flags, file := newPlannerFlags(table), &jobFlags{}
+	flags, file := newPlannerFlags(table), &jobFlags{getenv: a.Getenv}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "plan JOB",

@@ -108,6 +108,7 @@ func (f *plannerFlags) explain(err error) error {
 
 // jobFlags are the options that say what a job file is.
 type jobFlags struct {
+	getenv   func(string) string
 	vars     []string
 	varFiles []string
 }
@@ -124,20 +125,46 @@ func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, st
 	if err != nil {
 		return nil, usageError{err}
 	}
+	var job *api.Job
 	if json.Valid(text) {
-		return jsonJob(text)
+		job, err = jsonJob(text)
+	} else {
+		job, err = f.parse(ctx, client, path, string(text))
 	}
+	if err != nil {
+		return nil, err
+	}
+	f.complete(job)
+	return job, nil
+}
+
+func (f *jobFlags) parse(ctx context.Context, client *api.Client, path, hcl string) (*api.Job, error) {
 	variables, err := f.variables()
 	if err != nil {
 		return nil, usageError{err}
 	}
-	request := &api.JobsParseRequest{JobHCL: string(text), Variables: variables, Canonicalize: true}
 	var job api.Job
+	request := &api.JobsParseRequest{JobHCL: hcl, Variables: variables}
 	w := (&api.WriteOptions{}).WithContext(ctx)
 	if _, err := client.Raw().Write("/v1/jobs/parse", request, &job, w); err != nil {
 		return nil, fmt.Errorf("Nomad at %s cannot read %s: %w", client.Address(), path, err)
 	}
+	if job.ID == nil {
+		job.ID = job.Name
+	}
 	return &job, nil
+}
+
+// complete adds what `nomad job run` takes from the environment.
+func (f *jobFlags) complete(job *api.Job) {
+	for _, from := range []struct {
+		name string
+		to   **string
+	}{{"NOMAD_NAMESPACE", &job.Namespace}, {"CONSUL_HTTP_TOKEN", &job.ConsulToken}, {"VAULT_TOKEN", &job.VaultToken}} {
+		if value := f.getenv(from.name); value != "" && *from.to == nil {
+			*from.to = &value
+		}
+	}
 }
 
 func readFile(path string, stdin io.Reader) ([]byte, error) {

@@ -25,7 +25,7 @@ const runExample = `  nomad-gpu-mem run job.nomad.hcl
   nomad-gpu-mem run --pin hard --var replicas=4 job.nomad.hcl`
 
 func (a App) newRun(table *tableFlags) *cobra.Command {
-	flags, file := newPlannerFlags(table), &jobFlags{}
+	flags, file := newPlannerFlags(table), &jobFlags{getenv: a.Getenv}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "run JOB",

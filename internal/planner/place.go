@@ -27,7 +27,7 @@ type wanted struct {
 	asks   []ask
 	limits []limit // of the asks, in their order
 	judge  *judge
-	live   []*structs.AllocListStub // instances that run and go on
+	live   []*structs.AllocListStub // instances that run and go on, or have done their work
 	kept   bool                     // with what they have
 	was    Pin                      // that the job came with, if any
 }
@@ -48,7 +48,7 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 		}
 		for _, alloc := range w.live {
 			freed[alloc.ID] = !w.kept
-			if w.kept && distinctHosts(job, group) {
+			if w.kept && lives(alloc) && distinctHosts(job, group) {
 				p.taken[alloc.NodeID] = true
 			}
 		}
@@ -84,7 +84,8 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 	}
 	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was}
 	for _, alloc := range p.cluster.Allocs {
-		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name && lives(alloc) {
+		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name &&
+			(lives(alloc) || p.isDone(alloc)) {
 			w.live = append(w.live, alloc)
 		}
 	}
@@ -95,6 +96,15 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		w.respell()
 	}
 	return w, nil
+}
+
+// isDone reports whether an allocation of a batch job did its work. Nomad starts
+// it again if the job changes, so a job that is run again must not change.
+func (p *planning) isDone(alloc *structs.AllocListStub) bool {
+	old := p.cluster.Registered
+	isBatch := *p.job.Type == api.JobTypeBatch || *p.job.Type == api.JobTypeSysbatch
+	return isBatch && alloc.ClientStatus == structs.AllocClientStatusComplete &&
+		old != nil && old.Version != nil && alloc.JobVersion == *old.Version
 }
 
 // isTemplate reports whether a job is started later, again and again.

@@ -148,6 +148,7 @@ func TestRunningAgainOnTheRealScheduler(t *testing.T) {
 			must.True(t, p.Groups[0].Kept)
 			must.SliceEmpty(t, p.Groups[0].Places)
 			must.SliceEmpty(t, run(n, p))
+			must.Eq(t, 0, n.Job("again").Version) // to Nomad it is the same job
 
 			replan := options
 			replan.Replan, replan.Shortlist = true, 8
@@ -192,4 +193,20 @@ func TestBatchJobOnTheRealScheduler(t *testing.T) {
 	for _, outcome := range planner.Compare(p, run(n, p)) {
 		must.True(t, outcome.AsPlanned)
 	}
+}
+
+// A batch job that has done its work does not do it again.
+func TestFinishedBatchJobOnTheRealScheduler(t *testing.T) {
+	t.Parallel()
+	n := nomadtest.New(t, nomadtest.Nodes(12, a10())...)
+	job := newJob("batch", 3, kind("batch"), count(2))
+	p := plan(t, job, see(t, n, job), shortlist())
+	for _, alloc := range run(n, p) {
+		n.Finish(alloc.ID)
+	}
+	other := shortlist()
+	other.Policy, other.Pin = policy("spread"), planner.Hard
+	p = plan(t, job, see(t, n, job), other)
+	must.True(t, p.Groups[0].Kept)
+	must.SliceEmpty(t, run(n, p))
 }

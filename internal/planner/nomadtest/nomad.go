@@ -75,7 +75,7 @@ func (n *Nomad) Job(id string) *structs.Job {
 	return job
 }
 
-// Register takes a job and decides on it. Instances that wait are not tried
+// Register takes a job, as a new version if it differs, and decides on it. Instances that wait are not tried
 // again later.
 func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
 	registered := Convert[*structs.Job](n.t, job)
@@ -83,7 +83,9 @@ func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
 		registered.NodePool = "default"
 	}
 	registered.Canonicalize()
-	must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
+	if old := n.Job(registered.ID); old == nil || old.SpecChanged(registered) {
+		must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
+	}
 	index := n.NextIndex()
 	eval := &structs.Evaluation{
 		ID: NodeID(int(index)), Namespace: "default", Priority: registered.Priority, Type: registered.Type,
@@ -124,6 +126,15 @@ func (n *Nomad) Started(eval *structs.Evaluation) []*structs.AllocListStub {
 		}
 	}
 	return made
+}
+
+// Finish lets an allocation end well.
+func (n *Nomad) Finish(id string) {
+	alloc, err := n.State.AllocByID(nil, id)
+	must.NoError(n.t, err)
+	ended := alloc.Copy()
+	ended.ClientStatus = structs.AllocClientStatusComplete
+	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{ended}))
 }
 
 // Convert goes through the form in which jobs travel.
