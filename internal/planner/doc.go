@@ -16,7 +16,9 @@
 //	cluster.go     Cluster, and the picture that placement decides on
 //	ask.go         what a job's tasks ask for: device blocks, meta, profiles
 //	judge.go       which nodes and GPUs a job allows, by Nomad's own code
-//	place.go       places for the instances of a group
+//	planning.go    the work on one job: its groups, and the picture they share
+//	place.go       places for the instances of a group; everywhere.go of system jobs
+//	size.go        what a group takes besides, and counts of what fits nowhere
 //	limit.go       what GPUs an ask is limited to: several asks, whole GPUs
 //	pin.go         writes the pins into a group, and takes them out again
 //	keep.go        groups that run keep what they have

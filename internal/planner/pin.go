@@ -42,7 +42,8 @@ const (
 	waitNote     = "has instances that fit nowhere: bound to no node, so that Nomad starts them where room comes up"
 )
 
-// pinWeight is as much as Nomad allows: a plan outweighs all other wishes.
+// pinWeight is as much as Nomad allows. A job's own affinities and spreads count
+// beside it, so they can still draw a task to another node of the list.
 const pinWeight = 100
 
 // pin writes the plan of a group into the job.
@@ -50,44 +51,29 @@ func (p *planning) pin(w *wanted, group *Group) error {
 	if w.kept {
 		return p.repin(w, group)
 	}
-	pin := p.options.Pin
-	if p.options.Replan && slices.Contains(Pins, w.was) {
-		pin = w.was
+	pin := p.choosePin(w, group)
+	for i, a := range w.asks {
+		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
 	}
-	for _, l := range w.limits {
-		if l.gpus != nil && pin == Shortlist { // bound to GPUs: other nodes are of no use
-			pin = Hard
-		}
-	}
-	switch {
-	case isTemplate(p.job):
-		pin, group.Note = "", templateNote
-	case isEverywhere(p.job):
-		pin, group.Note = Soft, everyNote
-	case len(group.Short) > 0:
-		pin, group.Note = Soft, waitNote
-	}
-	w.writeLimits()
 	if pin == "" || len(group.Places) == 0 {
 		return nil
 	}
 	group.Pin = pin
 	w.mark(pin)
 	planned := nodesOf(group.Places)
-	switch pin {
-	case Hard:
+	if pin != Soft {
 		group.Nodes = planned
-	case Shortlist:
+	}
+	if pin == Shortlist {
 		others, err := p.placer.Shortlist(p.request(w), p.options.Shortlist)
 		if err != nil {
 			return err
 		}
-		group.Nodes = planned
 		for _, d := range others {
 			group.Nodes = withNode(group.Nodes, d.Node, p.options.Shortlist)
 		}
 	}
-	if !isEverywhere(p.job) && pin != Hard {
+	if pin != Hard && !isEverywhere(p.job) {
 		w.spec.Affinities = append(w.spec.Affinities, affinity(targetNode, planned))
 	}
 	w.confine(group.Nodes)
@@ -100,6 +86,34 @@ func (p *planning) pin(w *wanted, group *Group) error {
 		}
 	}
 	return nil
+}
+
+// choosePin returns the pin that suits the group, "" for none, and notes why it
+// is not the one that was asked for.
+func (p *planning) choosePin(w *wanted, group *Group) Pin {
+	pin := p.options.Pin
+	if p.options.Replan && slices.Contains(Pins, w.was) {
+		pin = w.was
+	}
+	switch {
+	case isTemplate(p.job):
+		group.Note = templateNote
+		for _, short := range group.Short { // which is not said of the time when it starts
+			group.Note += "; now it would fit nowhere: " + strings.Join(short.Why, "; ")
+		}
+		group.Short = nil
+		return ""
+	case isEverywhere(p.job):
+		group.Note = everyNote
+		return Soft
+	case len(group.Short) > 0:
+		group.Note = waitNote
+		return Soft
+	case slices.ContainsFunc(w.limits, func(l limit) bool { return l.gpus != nil }):
+		return Hard // its asks are bound to GPUs, so other nodes are of no use
+	default:
+		return pin
+	}
 }
 
 // repin changes only the list of nodes of a group that runs: whatever else
@@ -141,13 +155,6 @@ func (p *planning) repin(w *wanted, group *Group) error {
 	group.Nodes = list
 	w.confine(list)
 	return nil
-}
-
-// writeLimits adds the limits to the device blocks.
-func (w *wanted) writeLimits() {
-	for i, a := range w.asks {
-		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
-	}
 }
 
 // mark notes in the group's meta that it bears a pin. It says which constraints

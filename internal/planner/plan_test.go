@@ -267,6 +267,10 @@ func TestTemplates(t *testing.T) {
 			must.SliceEmpty(t, p.Reservations)
 			must.Eq(t, uint64(22), *device(p, 0).Count)
 			must.Len(t, 2, device(p, 0).Constraints) // its index, and 22 units in all
+
+			p = plan(t, newJob("j", 30, kind("batch"), change), planner.Cluster{Nodes: nomadtest.Nodes(1, a10())}, shortlist())
+			must.Eq(t, 0, p.Missing())
+			must.StrContains(t, p.Groups[0].Note, "8 units short")
 		})
 	}
 }

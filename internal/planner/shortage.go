@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 
 	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/allocator/profile"
 )
 
 // Shortage says why instances of a group fit nowhere, and by how much.
@@ -102,7 +103,7 @@ func (w *wanted) unitsOn(i int, g placement.GPU) int {
 	case a.need.Whole:
 		return g.Units
 	case a.need.MiB > 0:
-		return (int(a.need.MiB) + g.UnitMiB - 1) / g.UnitMiB
+		return profile.Units(a.need.MiB, uint64(g.UnitMiB))
 	default:
 		return w.count(i)
 	}

@@ -81,14 +81,13 @@ func (s *Site) profiles(ctx context.Context, names []string) (map[string]allocat
 }
 
 // readNodes returns the nodes that have GPU memory, in full. Those that did not
-// change since the last call are not read again.
+// change since the last call are not read again: with hundreds of units each
+// they are large.
 func (s *Site) readNodes(ctx context.Context) ([]*structs.Node, error) {
-	var stubs []*structs.NodeListStub
-	q := &api.QueryOptions{Params: withResources}
-	if _, err := s.nomad.Raw().Query("/v1/nodes", &stubs, q.WithContext(ctx)); err != nil {
+	stubs, _, err := s.nomad.Nodes().List((&api.QueryOptions{}).WithContext(ctx))
+	if err != nil {
 		return nil, asked("list the nodes", err)
 	}
-	stubs = slices.DeleteFunc(stubs, func(n *structs.NodeListStub) bool { return !hasGPUs(n.NodeResources) })
 	nodes := make([]*structs.Node, len(stubs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
@@ -96,18 +95,27 @@ func (s *Site) readNodes(ctx context.Context) ([]*structs.Node, error) {
 		if nodes[i] = s.known(stub); nodes[i] != nil {
 			continue
 		}
-		group.Go(func() error {
-			var n structs.Node
-			_, err := s.nomad.Raw().Query("/v1/node/"+stub.ID, &n, (&api.QueryOptions{}).WithContext(ctx))
-			nodes[i] = &n
-			return asked("read node "+stub.ID, err)
+		group.Go(func() (err error) {
+			nodes[i], err = s.readNode(ctx, stub.ID)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	nodes = slices.DeleteFunc(nodes, func(n *structs.Node) bool { return n == nil })
 	s.remember(nodes)
-	return nodes, nil
+	return slices.DeleteFunc(nodes, func(n *structs.Node) bool { return !hasGPUs(n.NodeResources) }), nil
+}
+
+// readNode returns nil for a node that is gone by now.
+func (s *Site) readNode(ctx context.Context, id string) (*structs.Node, error) {
+	var n structs.Node
+	_, err := s.nomad.Raw().Query("/v1/node/"+id, &n, (&api.QueryOptions{}).WithContext(ctx))
+	if notFound(err) {
+		return nil, nil
+	}
+	return &n, asked("read node "+id, err)
 }
 
 func hasGPUs(r *structs.NodeResources) bool {
@@ -117,7 +125,7 @@ func hasGPUs(r *structs.NodeResources) bool {
 }
 
 // known returns a node that was read before, if it is still the same.
-func (s *Site) known(stub *structs.NodeListStub) *structs.Node {
+func (s *Site) known(stub *api.NodeListStub) *structs.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.nodes[stub.ID]; n != nil && n.ModifyIndex == stub.ModifyIndex {

@@ -1,0 +1,61 @@
+package planner
+
+import "github.com/hashicorp/nomad/api"
+
+// isEverywhere reports whether each node gets an instance.
+func isEverywhere(job *api.Job) bool {
+	return *job.Type == api.JobTypeSystem || *job.Type == api.JobTypeSysbatch
+}
+
+// everywhere finds a place on every node that the group may go to. They bind
+// nothing but the choice among a node's GPUs.
+func (p *planning) everywhere(w *wanted, group *Group) error {
+	decisions, err := p.placer.Shortlist(p.request(w), 0)
+	if err != nil {
+		return err
+	}
+	if len(decisions) > 0 && !w.kept {
+		p.settle(w, decisions[0])
+		if decisions, err = p.placer.Shortlist(p.request(w), 0); err != nil {
+			return err
+		}
+	}
+	done := map[string]bool{}
+	for _, alloc := range w.live {
+		done[alloc.NodeID] = w.kept
+	}
+	for _, d := range decisions {
+		if done[d.Node] {
+			continue
+		}
+		place, err := p.take(w, d, 1)
+		if err != nil {
+			return err
+		}
+		place.Why = "every node that has room, and there the best GPU by " + p.options.Policy.Name
+		group.Places = append(group.Places, place)
+		done[d.Node] = true
+	}
+	group.Count = len(group.Places)
+	if missing := p.withoutRoom(w, done); missing > 0 {
+		group.Short = append(group.Short, p.shortage(w, missing))
+	}
+	if len(decisions) == 0 && !w.kept {
+		if err := p.settleUnplaced(w); err != nil {
+			return err
+		}
+	}
+	return p.pin(w, group)
+}
+
+// withoutRoom counts the nodes that should get an instance and do not.
+func (p *planning) withoutRoom(w *wanted, done map[string]bool) int {
+	missing := 0
+	for _, n := range p.cluster.Nodes {
+		node, known := p.placer.Node(n.ID)
+		if known && node.Out == "" && !done[n.ID] && w.judge.node(n) == "" {
+			missing++
+		}
+	}
+	return missing
+}

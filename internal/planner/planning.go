@@ -1,0 +1,107 @@
+package planner
+
+import (
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+
+	"nomad-gpu-mem/allocator/placement"
+)
+
+// planning is the work on one job.
+type planning struct {
+	cluster Cluster
+	options Options
+	job     *api.Job
+	wanted  []*wanted
+	placer  *placement.Placer
+	taken   map[string]bool // nodes with an instance, if no two may share one
+}
+
+// wanted is one group that asks for GPU memory.
+type wanted struct {
+	spec   *api.TaskGroup
+	asks   []ask
+	limits []limit // of the asks, in their order
+	judge  *judge
+	live   []*structs.AllocListStub // instances that run and go on, or have done their work
+	kept   bool                     // with what they have
+	was    Pin                      // that the job came with, if any
+}
+
+func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
+	if options.Shortlist == 0 {
+		options.Shortlist = DefaultShortlist
+	}
+	p := &planning{cluster: cluster, options: options, job: job, taken: map[string]bool{}}
+	freed := map[string]bool{}
+	for _, group := range job.TaskGroups {
+		w, err := p.read(group)
+		if err != nil {
+			return nil, err
+		}
+		if w == nil {
+			continue
+		}
+		for _, alloc := range w.live {
+			freed[alloc.ID] = !w.kept
+			if w.kept && lives(alloc) && distinctHosts(job, group) {
+				p.taken[alloc.NodeID] = true
+			}
+		}
+		p.wanted = append(p.wanted, w)
+	}
+	p.placer = placement.New(options.Policy, seed(job))
+	p.placer.SetDemand(cluster.demand())
+	view := newPicture(cluster, job, freed)
+	for _, n := range cluster.Nodes {
+		if node := view.node(n); len(node.GPUs) > 0 {
+			p.placer.SetNode(node)
+		}
+	}
+	return p, nil
+}
+
+// seed makes equal jobs go to equal places: what plan says is what run does.
+func seed(job *api.Job) uint64 {
+	var hash uint64 = 14695981039346656037 // FNV-1a
+	for _, c := range []byte(*job.Namespace + "/" + *job.ID) {
+		hash = (hash ^ uint64(c)) * 1099511628211
+	}
+	return hash
+}
+
+// read finds out what a group wants, nil if no GPU memory.
+func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
+	was := Pin(group.Meta[MetaPlanned])
+	unpin(group)
+	asks, err := findAsks(p.job, group, p.cluster.Profiles)
+	if err != nil || len(asks) == 0 {
+		return nil, err
+	}
+	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was}
+	for _, alloc := range p.cluster.Allocs {
+		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name &&
+			(lives(alloc) || p.isDone(alloc)) {
+			w.live = append(w.live, alloc)
+		}
+	}
+	if len(w.live) > 0 && registeredGroup(p.cluster.Registered, *group.Name) != nil {
+		w.kept = w.keep(p.cluster, *group.Name)
+	}
+	if !w.kept {
+		w.respell()
+	}
+	return w, nil
+}
+
+// isDone reports whether an allocation of a batch job did its work. Nomad starts
+// it again if the job changes, so a job that is run again must not change.
+func (p *planning) isDone(alloc *structs.AllocListStub) bool {
+	old := p.cluster.Registered
+	isBatch := *p.job.Type == api.JobTypeBatch || *p.job.Type == api.JobTypeSysbatch
+	return isBatch && alloc.ClientStatus == structs.AllocClientStatusComplete &&
+		old != nil && old.Version != nil && alloc.JobVersion == *old.Version
+}
+
+// isTemplate reports whether a job is started later, again and again.
+func isTemplate(job *api.Job) bool { return job.IsPeriodic() || job.IsParameterized() }

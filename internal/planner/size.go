@@ -1,0 +1,81 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+
+	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/allocator/profile"
+)
+
+// groupSize is what an instance takes of a node's CPU, in MHz, and host memory,
+// in MiB, by Nomad's rules for tasks that do not run at the same time.
+func groupSize(group *api.TaskGroup) (cpu, memoryMiB int) {
+	all := structs.AllocatedResources{
+		Tasks:          map[string]*structs.AllocatedTaskResources{},
+		TaskLifecycles: map[string]*structs.TaskLifecycleConfig{},
+	}
+	for _, task := range group.Tasks {
+		r := &structs.AllocatedTaskResources{}
+		if task.Resources.CPU != nil {
+			r.Cpu.CpuShares = int64(*task.Resources.CPU)
+		}
+		if task.Resources.MemoryMB != nil {
+			r.Memory.MemoryMB = int64(*task.Resources.MemoryMB)
+		}
+		all.Tasks[task.Name] = r
+		if task.Lifecycle != nil {
+			all.TaskLifecycles[task.Name] = &structs.TaskLifecycleConfig{Hook: task.Lifecycle.Hook, Sidecar: task.Lifecycle.Sidecar}
+		}
+	}
+	flat := all.Comparable().Flattened
+	return int(flat.Cpu.CpuShares), int(flat.Memory.MemoryMB)
+}
+
+// settleUnplaced gives asks that fit nowhere now the count that they would have
+// on the smallest GPU that the job allows: Nomad waits for room with that.
+func (p *planning) settleUnplaced(w *wanted) error {
+	for i, a := range w.asks {
+		if !a.need.Whole && a.need.MiB == 0 {
+			continue
+		}
+		smallest := p.smallest(w, a)
+		switch {
+		case smallest == nil:
+			return fmt.Errorf("task %q asks for %s, and no node has a GPU that it allows", a.task.Name, a.need)
+		case a.need.Whole:
+			w.limits[i].units = smallest.Units
+			w.setCount(i, smallest.Units)
+		default:
+			w.limits[i].unitMiB = smallest.UnitMiB
+			w.setCount(i, profile.Units(a.need.MiB, uint64(smallest.UnitMiB)))
+		}
+	}
+	return nil
+}
+
+// smallest returns the smallest GPU that could hold the ask if it were empty, or
+// the largest if none could; nil if the job allows none.
+func (p *planning) smallest(w *wanted, a ask) *placement.GPU {
+	var best *placement.GPU
+	for _, n := range p.cluster.Nodes {
+		node, _ := p.placer.Node(n.ID)
+		for _, g := range node.GPUs {
+			if g.UnitMiB > 0 && w.judge.gpu(g.Data.(*gpuData).device, a.device) && (best == nil || nearer(g, *best, int(a.need.MiB))) {
+				best = &g
+			}
+		}
+	}
+	return best
+}
+
+// nearer reports whether a GPU comes nearer to just holding so much than another.
+func nearer(g, other placement.GPU, mib int) bool {
+	size, best := g.Units*g.UnitMiB, other.Units*other.UnitMiB
+	if best < mib {
+		return size > best
+	}
+	return size >= mib && size < best
+}
