@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -233,5 +234,27 @@ func TestServeEndsGracefully(t *testing.T) {
 	stop()
 	close(leave)
 	must.Eq(t, "done", <-answer)
+	must.NoError(t, <-ended)
+}
+
+func TestServeTLS(t *testing.T) {
+	t.Parallel()
+	donor := httptest.NewTLSServer(http.NotFoundHandler()) // has a certificate for 127.0.0.1
+	defer donor.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	handler := webhook.New(hclog.NewNullLogger(), stub{}, webhook.Config{Timeout: time.Minute, MaxBody: 1 << 20})
+	ended := make(chan error, 1)
+	certificates := &tls.Config{Certificates: donor.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	go func() { ended <- webhook.Serve(ctx, listener, handler, time.Minute, certificates) }()
+
+	client := donor.Client()
+	response, err := client.Get("https://" + listener.Addr().String() + "/healthz")
+	must.NoError(t, err)
+	must.NoError(t, response.Body.Close())
+	must.Eq(t, http.StatusOK, response.StatusCode)
+	client.CloseIdleConnections()
+	stop()
 	must.NoError(t, <-ended)
 }
