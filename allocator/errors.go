@@ -37,6 +37,11 @@ var (
 	// Nomad when the GPU has not so many free units.
 	ErrNoRoom = errors.New("not enough free units")
 
+	// ErrNewer is returned, beside ErrUnreadable, when a newer version of this
+	// program wrote the value. It is sound: not the value but the program is
+	// to be changed.
+	ErrNewer = errors.New("written by a newer version")
+
 	// ErrUnitMismatch is returned by a claim whose unit has another size than
 	// the unit of the claims that exist on that GPU.
 	ErrUnitMismatch = errors.New("memory unit differs from that of existing claims")

@@ -47,8 +47,11 @@ func DecodeLedger(value []byte) (*Ledger, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	l.unknown = unknown
-	if l.Version < 1 || l.Version > ledgerVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads 1 to %d", ErrUnreadable, l.Version, ledgerVersion)
+	if l.Version > ledgerVersion {
+		return nil, fmt.Errorf("%w: %w: version %d, this program reads up to %d", ErrUnreadable, ErrNewer, l.Version, ledgerVersion)
+	}
+	if l.Version < 1 {
+		return nil, fmt.Errorf("%w: version %d, versions begin with 1", ErrUnreadable, l.Version)
 	}
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)

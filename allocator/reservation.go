@@ -105,7 +105,10 @@ func (l *Ledger) hold(owner Owner, now time.Time) (changed bool, err error) {
 	case claim.State == Held:
 		return false, nil
 	}
-	claim.State = Held
+	if !claim.ExpiresAt.IsZero() { // the wait for the units was not the person's time
+		claim.ExpiresAt = now.Add(claim.ExpiresAt.Sub(claim.ClaimedAt))
+	}
+	claim.State, claim.ClaimedAt = Held, now
 	l.put(mark, claim)
 	return true, nil
 }

@@ -188,9 +188,11 @@ func TestHold_expires(t *testing.T) {
 	now := &clock{noon}
 	table := now.table(store)
 	must.NoError(t, table.Request(t.Context(), person("hold-1"), 2*time.Hour, room("GPU-1", 4)))
+	now.Time = noon.Add(time.Hour) // the wait is not part of the two hours
 	must.NoError(t, table.Hold(t.Context(), person("hold-1"), "GPU-1"))
-	must.ErrorIs(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}), allocator.ErrHeld)
 	now.Time = noon.Add(2*time.Hour + allocator.ClockSkew + time.Second)
+	must.ErrorIs(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}), allocator.ErrHeld)
+	now.Time = noon.Add(3*time.Hour + allocator.ClockSkew + time.Second)
 	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}))
 	must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table))
 }

@@ -29,7 +29,9 @@ const exitHelp = `Exit codes:
   1  failed
   2  wrong use: flags, arguments or environment
   3  the table cannot be read: not reachable, permission denied, missing
-  4  the table was shown, but some of its values cannot be read`
+  4  the table was shown, but some of its values cannot be read
+  5  doctor: something is wrong, and was not mended
+  6  plan, run, replan: some instances wait, or Nomad did otherwise than planned`
 
 // App is what the commands need from outside. Now and Getenv are functions so
 // that a test can say what time it is and what the environment holds.
@@ -106,7 +108,8 @@ const rootLong = `Several Nomad tasks share one GPU, each with its own slice of 
 This command shows which task holds which slice, and what is left.
 
 It reads the allocation table that the plugins keep: in Consul KV, or in one
-node's file. It asks neither Nomad nor a GPU, so it runs anywhere.`
+node's file, and never asks a GPU, so it runs anywhere. Planning, doctor and
+claim also ask Nomad.`
 
 const rootExample = `  # who holds what, in the whole cluster
   nomad-gpu-mem status

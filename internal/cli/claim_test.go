@@ -112,6 +112,12 @@ func TestRelease_of_a_task(t *testing.T) {
 	code, _, errs := b.store.run(t, "release", task.Alloc)
 	must.Eq(t, ExitFailure, code)
 	must.StrContains(t, errs, "is a Nomad task's")
+	code, _, errs = b.store.run(t, "release", task.Alloc[:8])
+	must.Eq(t, ExitFailure, code)
+	must.StrContains(t, errs, task.Alloc+" is a Nomad task's")
+	b.claim(owner("chat", "serve", "1b2c4444", "gpu-node-1"), allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(4, 4)})
+	_, _, errs = b.store.run(t, "release", "1b2c")
+	must.StrContains(t, errs, "is the start of several IDs")
 	code, _, _ = b.store.run(t, "release")
 	must.Eq(t, ExitUsage, code)
 }

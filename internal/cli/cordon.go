@@ -70,7 +70,7 @@ func sayCordoned(out io.Writer, gpu allocator.GPU) {
 	if running := len(gpu.Claims()); running > 0 {
 		what = count(running, "claim") + " on it until they end"
 	}
-	fmt.Fprintf(out, "GPU %s takes no new task; %s\n", gpu.ID, what)
+	fmt.Fprintf(out, "GPU %s takes no new task once Nomad knows, within about 10 s; %s\n", gpu.ID, what)
 }
 
 // onGPU opens the table, finds the GPU that a person named, and does something

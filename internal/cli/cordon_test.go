@@ -15,7 +15,7 @@ func TestCordonAndUncordon(t *testing.T) {
 	code, stdout, stderr := w.run(t, "cordon", string(a10), "--reason=fan is loud")
 	must.Eq(t, ExitOK, code)
 	must.Eq(t, "", stderr)
-	must.Eq(t, "GPU "+string(a10)+" takes no new task; 2 claims on it until they end\n", stdout)
+	must.Eq(t, "GPU "+string(a10)+" takes no new task once Nomad knows, within about 10 s; 2 claims on it until they end\n", stdout)
 
 	// The device plugin has not looked yet.
 	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,6 +53,9 @@ func (a App) release(ctx context.Context, flags *tableFlags, id string) error {
 	if err != nil {
 		return flags.explainChange(err)
 	}
+	if id, err = fullID(snapshot, id); err != nil {
+		return err
+	}
 	found, failed := false, error(nil)
 	for _, gpu := range snapshot.GPUs {
 		for _, claim := range gpu.Claims() {
@@ -70,4 +76,23 @@ func (a App) release(ctx context.Context, flags *tableFlags, id string) error {
 		return flags.explainChange(failed)
 	}
 	return nil
+}
+
+// fullID completes the start of an ID, as status shows it, if only one has it.
+func fullID(snapshot *allocator.Snapshot, start string) (string, error) {
+	ids := map[string]bool{}
+	for _, gpu := range snapshot.GPUs {
+		for _, claim := range gpu.Claims() {
+			if start != "" && strings.HasPrefix(claim.Alloc, start) {
+				ids[claim.Alloc] = true
+			}
+		}
+	}
+	switch {
+	case ids[start] || len(ids) == 0:
+		return start, nil
+	case len(ids) > 1:
+		return "", fmt.Errorf("%s is the start of several IDs: %s", start, strings.Join(slices.Sorted(maps.Keys(ids)), ", "))
+	}
+	return slices.Collect(maps.Keys(ids))[0], nil
 }

@@ -181,3 +181,16 @@ func TestRemedies(t *testing.T) {
 	}
 	must.Error(t, doctor.Remedy{}.Apply(t.Context(), nil))
 }
+
+// To delete what a newer version wrote would lose its claims.
+func TestNewerValueHasNoRemedy(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t)
+	noNomad(c)
+	c.local = nil
+	c.put(allocator.ClaimsKey(gpu), `{"version":2,"unit_mib":1024,"units":"aab.","claims":{}}`)
+	found := c.diagnose(noon)
+	must.Len(t, 1, found)
+	must.Eq(t, doctor.Unreadable, found[0].Kind)
+	must.Eq(t, "", found[0].Remedy.Action)
+}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,6 +34,15 @@ func Diagnose(e Evidence) []Finding {
 
 func unreadable(e Evidence) (found []Finding) {
 	for _, problem := range e.Table.Problems {
+		if errors.Is(problem.Err, allocator.ErrNewer) {
+			found = append(found, Finding{
+				Kind: Unreadable, Key: problem.Key,
+				What: problem.Err.Error(),
+				Why:  "what it says is unknown here; to a newer version it is sound",
+				Do:   "update this program; the value stays as it is",
+			})
+			continue
+		}
 		found = append(found, Finding{
 			Kind: Unreadable, Key: problem.Key,
 			What:   problem.Err.Error(),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func (h *handler) guarded(answer func(http.ResponseWriter, []byte, review)) http
 		}
 		body = unwrap(body)
 		var job api.Job
-		if err := json.Unmarshal(body, &job); err != nil || job.ID == nil {
+		if err := json.Unmarshal(body, &job); err != nil || job.ID == nil || hasNull(&job) {
 			http.Error(w, "want a job as Nomad's API has it, with an ID", http.StatusBadRequest)
 			return
 		}
@@ -85,6 +86,16 @@ func (h *handler) guarded(answer func(http.ResponseWriter, []byte, review)) http
 		defer cancel()
 		answer(w, body, h.review(ctx, &job))
 	}
+}
+
+// hasNull reports whether a list of the job has an entry that is nothing. Nomad
+// refuses such a job.
+func hasNull(job *api.Job) bool {
+	return slices.ContainsFunc(job.TaskGroups, func(group *api.TaskGroup) bool {
+		return group == nil || slices.ContainsFunc(group.Tasks, func(task *api.Task) bool {
+			return task == nil || task.Resources != nil && slices.Contains(task.Resources.Devices, nil)
+		})
+	})
 }
 
 // unwrap takes the job out of an object that has it under "Job", as requests to

@@ -187,11 +187,14 @@ func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	server := start(t, stub{}, func(c *webhook.Config) { c.MaxBody = 2000 })
 	for body, want := range map[string]int{
-		"":                        http.StatusBadRequest,
-		"{":                       http.StatusBadRequest,
-		"[]":                      http.StatusBadRequest,
-		"{}":                      http.StatusBadRequest,
-		`{"ID": 7}`:               http.StatusBadRequest,
+		"":                                  http.StatusBadRequest,
+		"{":                                 http.StatusBadRequest,
+		"[]":                                http.StatusBadRequest,
+		"{}":                                http.StatusBadRequest,
+		`{"ID": 7}`:                         http.StatusBadRequest,
+		`{"ID": "x", "TaskGroups": [null]}`: http.StatusBadRequest,
+		`{"Job": {"ID": "x", "TaskGroups": [{"Tasks": [null]}]}}`:                      http.StatusBadRequest,
+		`{"ID": "x", "TaskGroups": [{"Tasks": [{"Resources": {"Devices": [null]}}]}]}`: http.StatusBadRequest,
 		strings.Repeat(" ", 3000): http.StatusRequestEntityTooLarge,
 	} {
 		code, _ := post(t, server, "/v1/patch", body)
