@@ -8,14 +8,14 @@
 #                  and that only steered; some minutes
 #
 # In full it runs for an hour or more, most of it in Nomad's scheduler: as it is,
-# that looks at every node for each task that fits nowhere, so it has three seeds.
+# that looks at every node for each task that fits nowhere, so it has one seed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$GPU_MEM_ROOT"
 
 [[ -n ${GPU_MEM_TRACE:-} ]] || die "GPU_MEM_TRACE must name the directory of the openb trace (docs/placement.md says where to get it)"
 results=${GPU_MEM_BENCH:-bin/bench-placement}
-seeds=42-51 steered_seeds=42-51 stock_seeds=42-44
+seeds=42-51 steered_seeds=42-51 stock_seeds=42
 if [[ -n ${GPU_MEM_SHORT:-} ]]; then seeds=42-43 steered_seeds=42 stock_seeds=; fi
 mkdir -p "$results"
 
