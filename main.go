@@ -6,7 +6,7 @@
 // the command line. The driver also starts it by itself, once a task, to hold
 // log pipes open. Where to look next:
 //
-//   - role.go: the choice of the role
+//   - role.go: the choice of the role; args.go: what an agent may say to the driver
 //   - wiring.go: the one place where the parts are put together
 //   - allocator: the rules by which units of GPU memory are claimed
 //   - device, driver: the two plugins
@@ -38,7 +38,12 @@ func run(name string, args []string) int {
 	case deviceRole:
 		serveDevice()
 	case driverRole:
-		serveDriver()
+		options, err := driverOptionsOf(args)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, agentError, err)
+			return 1
+		}
+		serveDriver(options)
 	case holderRole:
 		if err := driver.Hold(args); err != nil {
 			fmt.Fprintln(os.Stderr, err)

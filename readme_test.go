@@ -23,7 +23,7 @@ func TestConfigurationTables(t *testing.T) {
 	t.Parallel()
 	deviceSpec, err := device.New(hclog.NewNullLogger(), nil, nil).ConfigSchema()
 	must.NoError(t, err)
-	driverSpec, err := driver.New(t.Context(), hclog.NewNullLogger(), nil, nil).ConfigSchema()
+	driverSpec, err := driver.New(t.Context(), hclog.NewNullLogger(), driver.Name, nil, nil).ConfigSchema()
 	must.NoError(t, err)
 	tests := []struct {
 		file     string

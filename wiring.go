@@ -39,10 +39,10 @@ func openDeviceTable(c tableconfig.Config) (device.Table, error) {
 }
 
 // serveDriver serves the task driver until Nomad ends it. Containers outlive it.
-func serveDriver() {
+func serveDriver(options driverOptions) {
 	var plugin *driver.Plugin
 	plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
-		plugin = driver.New(ctx, logger,
+		plugin = driver.New(ctx, logger, options.name,
 			func(c docker.Config) (driver.Engine, error) { return docker.New(c) },
 			func(c tableconfig.Config) (driver.Table, error) { return openTable(c) })
 		return plugin

@@ -8,16 +8,21 @@ import (
 	"nomad-gpu-mem/internal/version"
 )
 
-// Name is what a job writes as `driver`.
-const Name = "gpu-docker"
+// What a job writes as `driver`. Under the second name the driver takes the place of
+// Nomad's own: see takeover.go.
+const (
+	Name        = "gpu-docker"
+	BuiltinName = "docker"
+)
 
-// PluginInfo tells Nomad which plugin this is.
+// PluginInfo tells Nomad which plugin this is. Of two drivers of one name it takes the
+// one with the higher version; that of its own Docker driver is 0.1.0.
 func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginTypeDriver,
 		PluginApiVersions: []string{drivers.ApiVersion010},
 		PluginVersion:     version.Version,
-		Name:              Name,
+		Name:              p.name,
 	}, nil
 }
 

@@ -165,7 +165,7 @@ func TestSetConfigNeedsItsFiles(t *testing.T) {
 // opened or started on them.
 func TestSetConfigWithoutAgentOnlyValidates(t *testing.T) {
 	t.Parallel()
-	p := New(t.Context(), quiet(), nil, nil) // opening anything would panic
+	p := New(t.Context(), quiet(), Name, nil, nil) // opening anything would panic
 	var encoded []byte
 	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, ``)))
 	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))

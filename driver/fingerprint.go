@@ -69,7 +69,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		before.table = table
 	}
 	return &drivers.Fingerprint{
-		Attributes:        nodeAttributes(s.settings, info),
+		Attributes:        nodeAttributes(p.name, s.settings, info),
 		Health:            drivers.HealthStateHealthy,
 		HealthDescription: describe(s.settings, info, before.table),
 	}
@@ -109,8 +109,8 @@ func describe(s settings, info docker.Info, table error) string {
 	return "Healthy for tasks without GPU memory only: " + strings.Join(missing, "; ")
 }
 
-func nodeAttributes(s settings, info docker.Info) map[string]*pstructs.Attribute {
-	const prefix = "driver." + Name
+func nodeAttributes(driver string, s settings, info docker.Info) map[string]*pstructs.Attribute {
+	prefix := "driver." + driver
 	attrs := map[string]*pstructs.Attribute{
 		prefix:                     pstructs.NewBoolAttribute(true),
 		prefix + ".version":        pstructs.NewStringAttribute(info.Version),

@@ -29,6 +29,7 @@ func quiet() hclog.Logger { return hclog.NewNullLogger() }
 // world is a node as it outlives the plugin: its engine, the table, the disk.
 type world struct {
 	t        *testing.T
+	name     string // of the plugin
 	engine   *fakeEngine
 	open     OpenEngine
 	store    *storetest.Memory
@@ -42,7 +43,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	store, engine := storetest.NewMemory(), newFakeEngine()
 	return &world{
-		t: t, engine: engine, open: func(docker.Config) (Engine, error) { return engine, nil }, store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
+		t: t, name: Name, engine: engine, open: func(docker.Config) (Engine, error) { return engine, nil }, store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
 		config: `claim_timeout = "5s"`, assert: 10 * time.Millisecond,
 	}
 }
@@ -92,7 +93,7 @@ func (w *world) boot() *driver {
 
 func (w *world) newPlugin() *Plugin {
 	// Not the test's context: it ends before the test's cleanup, which still needs the plugin.
-	p := New(context.Background(), quiet(), w.open,
+	p := New(context.Background(), quiet(), w.name, w.open,
 		func(tableconfig.Config) (Table, error) { return keptTable{w.table}, nil })
 	p.pace = pace{
 		fingerprint: 10 * time.Millisecond,

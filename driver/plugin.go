@@ -25,6 +25,7 @@ type OpenTable func(tableconfig.Config) (Table, error)
 
 // Plugin is the task driver. Its methods are Nomad's driver interface.
 type Plugin struct {
+	name       string // Name or BuiltinName
 	logger     hclog.Logger
 	openEngine OpenEngine
 	openTable  OpenTable
@@ -58,11 +59,13 @@ type pace struct {
 	recovery    time.Duration // how long a recovery waits for a daemon that is away
 }
 
-// New returns a plugin that has neither connected to anything nor started anything.
-func New(ctx context.Context, logger hclog.Logger, engine OpenEngine, table OpenTable) *Plugin {
+// New returns a plugin that serves under that name, and that has neither connected to
+// anything nor started anything.
+func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngine, table OpenTable) *Plugin {
 	ctx, cancel := context.WithCancel(ctx)
-	logger = logger.Named(Name)
+	logger = logger.Named(name)
 	return &Plugin{
+		name:       name,
 		logger:     logger,
 		openEngine: engine,
 		openTable:  table,
@@ -86,12 +89,12 @@ func (p *Plugin) SetConfig(c *base.Config) error {
 	var config Config
 	if len(c.PluginConfig) > 0 {
 		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
-			return fmt.Errorf("plugin %q: cannot read its config block: %w", Name, err)
+			return fmt.Errorf("plugin %q: cannot read its config block: %w", p.name, err)
 		}
 	}
 	checked, err := config.settings()
 	if err != nil {
-		return fmt.Errorf("plugin %q: %w", Name, err)
+		return fmt.Errorf("plugin %q: %w", p.name, err)
 	}
 	if c.AgentConfig == nil {
 		return nil
@@ -108,16 +111,16 @@ func (p *Plugin) serve(s settings) error {
 	}
 	if s.Auth.Config != "" {
 		if _, err := os.Stat(s.Auth.Config); err != nil {
-			return fmt.Errorf("plugin %q: auth.config = %q cannot be used: %w", Name, s.Auth.Config, err)
+			return fmt.Errorf("plugin %q: auth.config = %q cannot be used: %w", p.name, s.Auth.Config, err)
 		}
 	}
 	engine, err := p.openEngine(s.engine())
 	if err != nil {
-		return fmt.Errorf("plugin %q: endpoint = %q, or its tls: %w", Name, s.Endpoint, err)
+		return fmt.Errorf("plugin %q: endpoint = %q, or its tls: %w", p.name, s.Endpoint, err)
 	}
 	table, err := p.openTable(s.Table)
 	if err != nil {
-		return fmt.Errorf("plugin %q: allocation table: %w", Name, err)
+		return fmt.Errorf("plugin %q: allocation table: %w", p.name, err)
 	}
 	services := &services{settings: s, engine: engine, table: table, keeper: &keeper{
 		logger:         p.logger,
@@ -154,7 +157,7 @@ func (p *Plugin) serving() (*services, error) {
 	if s := p.services.Load(); s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("plugin %q has not been configured by the agent yet", Name)
+	return nil, fmt.Errorf("plugin %q has not been configured by the agent yet", p.name)
 }
 
 func (p *Plugin) settings() settings {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	goversion "github.com/hashicorp/go-version"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
@@ -23,6 +24,28 @@ func TestPluginInfo(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "gpu-docker", info.Name)
 	must.Eq(t, base.PluginTypeDriver, info.Type)
+}
+
+// Under the name of Nomad's own driver, Nomad takes this one and finds the attributes
+// that jobs ask for.
+func TestServesAsDocker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.name = BuiltinName
+	d := w.boot()
+	info, err := d.PluginInfo()
+	must.NoError(t, err)
+	must.Eq(t, "docker", info.Name)
+	builtin := goversion.Must(goversion.NewVersion("0.1.0"))
+	must.False(t, goversion.Must(goversion.NewVersion(info.PluginVersion)).LessThan(builtin))
+
+	found, err := d.Fingerprint(t.Context())
+	must.NoError(t, err)
+	first := <-found
+	must.MapContainsKey(t, first.Attributes, "driver.docker.version")
+	for name := range first.Attributes {
+		must.StrHasPrefix(t, "driver.docker", name)
+	}
 }
 
 // Nomad would retry for minutes if a stop of an unknown task were an error.

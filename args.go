@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"nomad-gpu-mem/driver"
+)
+
+// driverOptions is what the agent's plugin block says in `args`. All else is in its
+// `config`.
+type driverOptions struct {
+	name string // that jobs write as `driver`
+}
+
+// agentError begins a line on standard error that Nomad's agent shows as an error.
+// Lines without it are shown at the level DEBUG only.
+const agentError = "[ERROR]"
+
+// driverOptionsOf reads the arguments of the task driver. Any name would do for
+// Nomad, also that of another driver of its own, which would be replaced.
+func driverOptionsOf(args []string) (driverOptions, error) {
+	var options driverOptions
+	flags := pflag.NewFlagSet(driverName, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&options.name, "driver-name", driver.Name, "")
+	err := flags.Parse(args)
+	names := []string{driver.Name, driver.BuiltinName}
+	switch {
+	case err != nil:
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected %q", flags.Arg(0))
+	case !slices.Contains(names, options.name):
+		err = fmt.Errorf("--driver-name=%s: it can be one of %q", options.name, names)
+	}
+	if err != nil {
+		return driverOptions{}, fmt.Errorf("args of plugin %q in the agent's configuration: %w", driverName, err)
+	}
+	return options, nil
+}

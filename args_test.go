@@ -1,0 +1,35 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestDriverOptionsOf(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		args []string
+		want string
+		err  string
+	}{
+		{want: "gpu-docker"},
+		{args: []string{"--driver-name=gpu-docker"}, want: "gpu-docker"},
+		{args: []string{"--driver-name=docker"}, want: "docker"},
+		{args: []string{"--driver-name", "docker"}, want: "docker"},
+		{args: []string{"--driver-name=exec"}, err: `--driver-name=exec: it can be one of ["gpu-docker" "docker"]`},
+		{args: []string{"--driver-name="}, err: "it can be one of"},
+		{args: []string{"--driver-nmae=docker"}, err: "unknown flag: --driver-nmae"},
+		{args: []string{"docker"}, err: `unexpected "docker"`},
+		{args: []string{"--help"}, err: "nomad-driver-gpu-docker"},
+	}
+	for _, tc := range tests {
+		options, err := driverOptionsOf(tc.args)
+		if tc.err != "" {
+			must.ErrorContains(t, err, tc.err)
+			continue
+		}
+		must.NoError(t, err)
+		must.Eq(t, tc.want, options.name)
+	}
+}
