@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,6 +74,7 @@ func (b *blueprint) ports() error {
 	published := publisher{exposed: nat.PortSet{}, bindings: nat.PortMap{}}
 	var err error
 	switch {
+	case len(b.job.Ports) > 0 && b.host.NetworkMode.IsContainer():
 	case len(b.job.Ports) > 0:
 		err = b.groupPorts(&published)
 	default:
@@ -97,8 +99,8 @@ func (b *blueprint) ports() error {
 }
 
 func (b *blueprint) groupPorts(published *publisher) error {
-	if b.task.Resources == nil || b.task.Resources.Ports == nil {
-		return fmt.Errorf("config.ports names %q, but the group has no network block", b.job.Ports)
+	if !b.hasGroupPorts() {
+		return b.taskPorts(published)
 	}
 	for _, label := range b.job.Ports {
 		port, ok := b.task.Resources.Ports.Get(label)
@@ -114,22 +116,29 @@ func (b *blueprint) groupPorts(published *publisher) error {
 	return nil
 }
 
+func (b *blueprint) hasGroupPorts() bool {
+	return b.task.Resources != nil && b.task.Resources.Ports != nil
+}
+
 func (b *blueprint) taskPorts(published *publisher) error {
 	portMap := b.job.PortMap
 	resources := b.task.Resources
 	if resources == nil || resources.NomadResources == nil || len(resources.NomadResources.Networks) == 0 {
-		if len(portMap) > 0 {
-			return fmt.Errorf("config.port_map cannot map the ports of a group's network: list their labels in config.ports")
+		switch {
+		case len(portMap) == 0:
+			return nil
+		case b.hasGroupPorts():
+			return fmt.Errorf("config.port_map: 'port_map' cannot map group network ports, use 'ports' instead")
 		}
-		return nil
+		return fmt.Errorf("config.port_map: Trying to map ports but no network interface is available: give the group a network block")
 	}
-	nomadNetwork := resources.NomadResources.Networks[0]
-	for _, port := range append(nomadNetwork.ReservedPorts, nomadNetwork.DynamicPorts...) {
+	own := resources.NomadResources.Networks[0]
+	for _, port := range slices.Concat(own.ReservedPorts, own.DynamicPorts) {
 		inside, mapped := portMap[port.Label]
 		if !mapped {
 			inside = port.Value
 		}
-		published.add(nomadNetwork.IP, port.Value, inside)
+		published.add(own.IP, port.Value, inside)
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/docker/go-connections/nat"
@@ -61,37 +63,72 @@ func TestContainerNetwork(t *testing.T) {
 	})
 }
 
+// Ports of the group by label, of the task's own network in the old form, or none.
 func TestContainerPorts(t *testing.T) {
 	t.Parallel()
-	t.Run("group ports by label", func(t *testing.T) {
-		t.Parallel()
-		o := newOrder(t, `ports = ["http", "same"]`, ``)
-		o.task.Resources.Ports = &structs.AllocatedPorts{
-			{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"},
-			{Label: "same", Value: 9090, HostIP: "10.0.0.1"},
-			{Label: "unlisted", Value: 7070, HostIP: "10.0.0.1"},
-		}
-		spec := build(t, o)
-		must.Eq(t, nat.PortMap{
-			"80/tcp":   {{HostIP: "10.0.0.1", HostPort: "8080"}},
-			"80/udp":   {{HostIP: "10.0.0.1", HostPort: "8080"}},
-			"9090/tcp": {{HostIP: "10.0.0.1", HostPort: "9090"}},
-			"9090/udp": {{HostIP: "10.0.0.1", HostPort: "9090"}},
-		}, spec.Host.PortBindings)
-		must.MapLen(t, 4, spec.Config.ExposedPorts)
-	})
-	t.Run("task network and port_map", func(t *testing.T) {
-		t.Parallel()
-		o := newOrder(t, `port_map { http = 80 }`, ``)
-		o.task.Env = map[string]string{"NOMAD_PORT_http": "8080"}
-		o.task.Resources.NomadResources.Networks = structs.Networks{{
-			IP: "10.0.0.1", DynamicPorts: []structs.Port{{Label: "http", Value: 8080}},
-			ReservedPorts: []structs.Port{{Label: "admin", Value: 9000}},
-		}}
-		spec := build(t, o)
-		must.Eq(t, []nat.PortBinding{{HostIP: "10.0.0.1", HostPort: "8080"}}, spec.Host.PortBindings["80/tcp"])
-		must.Eq(t, []nat.PortBinding{{HostIP: "10.0.0.1", HostPort: "9000"}}, spec.Host.PortBindings["9000/udp"])
-		must.SliceContains(t, spec.Config.Env, "NOMAD_PORT_http=80")
-		must.Eq(t, "8080", o.task.Env["NOMAD_PORT_http"], must.Sprint("building changes nothing"))
-	})
+	group := &structs.AllocatedPorts{
+		{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"},
+		{Label: "also", Value: 8081, To: 80, HostIP: "10.0.0.1"},
+		{Label: "same", Value: 9090, HostIP: "10.0.0.1"},
+		{Label: "unlisted", Value: 7070, HostIP: "10.0.0.1"},
+	}
+	own := structs.Networks{{
+		IP:            "10.0.0.1",
+		ReservedPorts: []structs.Port{{Label: "admin", Value: 9000}},
+		DynamicPorts:  []structs.Port{{Label: "http", Value: 8080}},
+	}}
+	for _, c := range []struct {
+		name, hcl string
+		group     *structs.AllocatedPorts
+		own       structs.Networks
+		want      map[int][]int // outside, by inside
+		refused   string
+	}{
+		{name: "by label", hcl: `ports = ["http", "same"]`, group: group, want: map[int][]int{80: {8080}, 9090: {9090}}},
+		{name: "two on one port", hcl: `ports = ["http", "also"]`, group: group, want: map[int][]int{80: {8080, 8081}}},
+		{name: "none listed", group: group},
+		{name: "unknown label", hcl: `ports = ["htpp"]`, group: group, refused: `Port "htpp" not found, check network block`},
+		{name: "labels without group ports", hcl: `ports = ["http"]`},
+		{name: "labels, but only a network of the task's own", hcl: `ports = ["http"]`, own: own, want: map[int][]int{8080: {8080}, 9000: {9000}}},
+		{name: "in another's network", hcl: "ports = [\"htpp\"]\nnetwork_mode = \"container:x\"", group: group},
+		{name: "one to one", own: own, want: map[int][]int{8080: {8080}, 9000: {9000}}},
+		{name: "port_map", hcl: `port_map { http = 80 }`, own: own, want: map[int][]int{80: {8080}, 9000: {9000}}},
+		{name: "port_map in another's network", hcl: "port_map { http = 80 }\nnetwork_mode = \"container:x\"", own: own},
+		{name: "port_map for group ports", hcl: `port_map { http = 80 }`, group: group,
+			refused: "'port_map' cannot map group network ports, use 'ports' instead"},
+		{name: "port_map without a network", hcl: `port_map { http = 80 }`, refused: "no network interface is available"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrder(t, c.hcl, ``)
+			o.task.Resources.Ports, o.task.Resources.NomadResources.Networks = c.group, c.own
+			spec, _, err := o.build()
+			if c.refused != "" {
+				must.ErrorContains(t, err, c.refused)
+				return
+			}
+			must.NoError(t, err)
+			exposed, bindings := nat.PortSet{}, nat.PortMap{}
+			for inside, outside := range c.want {
+				for _, protocol := range []string{"tcp", "udp"} {
+					port := nat.Port(fmt.Sprintf("%d/%s", inside, protocol))
+					exposed[port] = struct{}{}
+					for _, out := range outside {
+						bindings[port] = append(bindings[port], nat.PortBinding{HostIP: "10.0.0.1", HostPort: strconv.Itoa(out)})
+					}
+				}
+			}
+			must.MapEq(t, bindings, spec.Host.PortBindings)
+			must.MapEq(t, exposed, spec.Config.ExposedPorts)
+		})
+	}
+}
+
+func TestPortMapIsInTheEnvironment(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, `port_map { http = 80 }`, ``)
+	o.task.Env = map[string]string{"NOMAD_PORT_http": "8080"}
+	o.task.Resources.NomadResources.Networks = structs.Networks{{DynamicPorts: []structs.Port{{Label: "http", Value: 8080}}}}
+	must.SliceContains(t, build(t, o).Config.Env, "NOMAD_PORT_http=80")
+	must.Eq(t, "8080", o.task.Env["NOMAD_PORT_http"], must.Sprint("building changes nothing"))
 }
