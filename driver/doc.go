@@ -1,4 +1,4 @@
-// Package driver is the task driver gpu-docker: it runs a Nomad task in a Docker
+// Package driver is the task driver gpu-docker, or docker in place of Nomad's own: it runs a Nomad task in a Docker
 // container that sees the GPUs whose memory was booked for it, and no others.
 //
 // It takes the same `config` block as Nomad's own Docker driver. A task with a
@@ -17,6 +17,7 @@
 //	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them
 //	recover.go  watch.go              taking up tasks of an earlier process; how a task's end is known
+//	takeover.go                       taking up tasks of Nomad's own driver, under whose name this one can serve
 //	stop.go  destroy.go  inspect.go   WaitTask, StopTask, SignalTask; DestroyTask; InspectTask
 //	release.go  journal.go            the end of an attempt: container gone, claim released, over restarts
 //	custody.go  tenancy.go            who looks after an attempt: in this process, and on this node

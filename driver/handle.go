@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
@@ -27,6 +28,9 @@ type TaskState struct {
 	DriverNetwork *drivers.DriverNetwork
 	StartedAt     time.Time
 	TTY           bool
+	// ReattachConfig is of the process by which Nomad's own driver copies the output; nil
+	// in what this plugin writes.
+	ReattachConfig *structs.ReattachConfig
 }
 
 // Slice is a booking as TaskState keeps it.
@@ -49,6 +53,8 @@ type handle struct {
 	network   *drivers.DriverNetwork
 	startedAt time.Time
 	tty       bool
+	builtin   bool // Nomad's own driver started it
+	logger    int  // pid of that driver's process that copies the output; 0: none
 
 	ctx    context.Context // ends when the task is destroyed or the plugin stops
 	cancel context.CancelFunc
@@ -84,7 +90,11 @@ type exit struct {
 }
 
 func (h *handle) attempt() attempt {
-	return attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt, Engine: h.engine}
+	a := attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt, Engine: h.engine}
+	if h.builtin {
+		a.Container = h.container
+	}
+	return a
 }
 
 // running reports whether the container is not known to have ended.
@@ -142,7 +152,10 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 }
 
 // bookings turns the kept slices back into bookings.
-func (s TaskState) bookings() ([]allocator.Booking, error) {
+func (s TaskState) bookings(task *drivers.TaskConfig) ([]allocator.Booking, error) {
+	if s.isBuiltin() {
+		return builtinBookings(task)
+	}
 	var all []allocator.Booking
 	for _, slice := range s.Bookings {
 		units, err := allocator.ParseUnitSet(slice.Units)

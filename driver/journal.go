@@ -31,7 +31,10 @@ type attempt struct {
 	Begun time.Time         `json:"begun"`
 	// Engine is the ID of the Docker engine that has the container. Empty: not known.
 	Engine string `json:"engine,omitempty"`
-	Over   bool   `json:"over"` // the task has ended: remove the container, release the claim
+	// Container is the ID of the container if it carries none of our labels, since Nomad's
+	// own driver made it.
+	Container string `json:"container,omitempty"`
+	Over      bool   `json:"over"` // the task has ended: remove the container, release the claim
 }
 
 func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }

@@ -21,6 +21,7 @@ const drainTime = 5 * time.Second
 func (p *Plugin) copyLogs(s *services, h *handle) {
 	defer close(h.logged)
 	if s.settings.DisableLogCollection || discarded(h.task) {
+		_ = endBuiltinLogger(h.logger)
 		return
 	}
 	dir := h.task.TaskDir().Dir
@@ -40,6 +41,9 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		holder:     holder{dir},
 		stdout:     &fifo{path: h.task.StdoutPath},
 		stderr:     &fifo{path: h.task.StderrPath},
+	}
+	if h.builtin && position == (docker.LogPosition{}) && !c.takeOverLogs(h.ctx) {
+		return
 	}
 	c.run(h.ctx)
 }
@@ -126,14 +130,18 @@ func (c *logCopier) sink(ctx context.Context, to *fifo, mark *docker.LogMark) do
 			return err
 		}
 		*mark = at
-		if c.checkpoint == nil {
-			return nil
-		}
-		if err := c.checkpoint.save(c.position); err != nil {
-			c.plugin.logger.Warn("how far logs were copied cannot be saved: they will come twice after a restart of this plugin",
-				"task_id", c.handle.task.ID, "error", err)
-			c.checkpoint = nil
-		}
+		c.saveCheckpoint()
 		return nil
+	}
+}
+
+func (c *logCopier) saveCheckpoint() {
+	if c.checkpoint == nil {
+		return
+	}
+	if err := c.checkpoint.save(c.position); err != nil {
+		c.plugin.logger.Warn("how far logs were copied cannot be saved: they will come twice after a restart of this plugin",
+			"task_id", c.handle.task.ID, "error", err)
+		c.checkpoint = nil
 	}
 }

@@ -30,7 +30,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	if request != nil {
 		hostname = request.Hostname
 	}
-	sandbox, created, err := s.engine.CreateSandbox(p.ctx, docker.SandboxSpec{
+	sandbox, created, err := p.createSandbox(s, allocID, docker.SandboxSpec{
 		Name:        sandboxName(allocID),
 		Hostname:    hostname,
 		Labels:      map[string]string{labelSandbox: allocID},
@@ -60,7 +60,7 @@ func (p *Plugin) DestroyNetwork(allocID string, spec *drivers.NetworkIsolationSp
 		id = spec.Labels[sandboxContainer]
 	}
 	if id == "" {
-		sandbox, err := s.engine.FindSandbox(ctx, map[string]string{labelSandbox: allocID})
+		sandbox, err := p.findSandbox(ctx, s, allocID)
 		if errors.Is(err, docker.ErrNotFound) {
 			return nil
 		}

@@ -11,8 +11,8 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-// RecoverTask takes up a task that another process of this plugin started. Its
-// container goes on as it is; its claim is confirmed in the background. A task that
+// RecoverTask takes up a task that another process of this plugin started, or Nomad's
+// own driver of the name that this one has. Its container goes on as it is; its claim is confirmed in the background. A task that
 // is known already is fine. An error makes Nomad destroy the task and start it anew.
 func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if from == nil || from.Config == nil {
@@ -29,12 +29,15 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if err != nil {
 		return err
 	}
-	bookings, err := state.bookings()
+	bookings, err := state.bookings(from.Config)
 	if err != nil {
 		return fmt.Errorf("the task cannot be recovered: %w", err)
 	}
 	gone := attempt{
 		ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.StartedAt, Engine: state.Engine,
+	}
+	if state.isBuiltin() {
+		gone.Container = state.ContainerID
 	}
 	found, seen, err := p.findAgain(s, gone, state)
 	if err != nil {
@@ -44,7 +47,11 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	}
 	h := newHandle(p.ctx, from.Config, bookings, state.Engine, found)
 	h.network = state.DriverNetwork
-	h.startedAt = state.StartedAt
+	if state.isBuiltin() {
+		h.takeOver(state)
+	} else {
+		h.startedAt = state.StartedAt
+	}
 	h.seen.Store(seen && found.Running)
 	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {
 		return err

@@ -119,7 +119,15 @@ func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container,
 			err, k.journal.path(a.ID))
 	}
 	all, err := k.engine.List(ctx, map[string]string{labelAttempt: a.ID})
-	return slices.DeleteFunc(all, func(c docker.Container) bool { return !ours(c) }), err
+	all = slices.DeleteFunc(all, func(c docker.Container) bool { return !ours(c) })
+	if err != nil || a.Container == "" {
+		return all, err
+	}
+	taken, err := k.engine.Inspect(ctx, a.Container)
+	if errors.Is(err, docker.ErrNotFound) {
+		return all, nil
+	}
+	return append(all, taken), err
 }
 
 // refuseElsewhere fails if an earlier start of a task is not at its end in another

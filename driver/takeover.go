@@ -1,0 +1,120 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+// Under BuiltinName this driver takes the place of Nomad's own, and Nomad hands it the
+// tasks that the other has started. They go on as they are, each in its container. Three
+// things are different in them:
+//
+//   - The container carries none of our labels: the journal knows it by its ID.
+//   - A process of the other driver copies its output, and knows no checkpoint.
+//   - The group's network is held by a pause container of another name.
+
+// The pause containers of Nomad's own driver.
+const (
+	builtinSandbox = "nomad_init_" // and the allocation
+	builtinAlloc   = "com.hashicorp.nomad.alloc_id"
+)
+
+// isBuiltin reports whether Nomad's own driver started the task. Its handles have the
+// same version and the same names for what they keep.
+func (s TaskState) isBuiltin() bool { return s.Attempt == "" }
+
+// takeOver makes the handle one of a task that Nomad's own driver started.
+func (h *handle) takeOver(from TaskState) {
+	h.builtin = true
+	if from.ReattachConfig != nil {
+		h.logger = from.ReattachConfig.Pid
+	}
+}
+
+// builtinBookings are those of a task that Nomad's own driver started. It has claimed
+// none of them; that is made up for now. A GPU that another device plugin gave is
+// nothing of ours, and no reason to end the task.
+func builtinBookings(task *drivers.TaskConfig) ([]allocator.Booking, error) {
+	return allocator.ParseBookings(task.DeviceEnv)
+}
+
+// takeOverLogs ends the process that has copied the task's output until now, once the
+// pipes have another writer, and goes on from there. What is written in the moment
+// between may come twice.
+func (c *logCopier) takeOverLogs(ctx context.Context) bool {
+	if !c.openPipes(ctx) {
+		return false
+	}
+	now := docker.LogMark{Time: time.Now()}
+	c.position = docker.LogPosition{Stdout: now, Stderr: now}
+	c.saveCheckpoint()
+	if !pause(ctx, handoverTime) {
+		return false
+	}
+	if err := endBuiltinLogger(c.handle.logger); err != nil {
+		c.plugin.logger.Warn("Nomad's own driver goes on copying a task's output, which comes twice", "task_id", c.handle.task.ID, "error", err)
+	}
+	return true
+}
+
+// handoverTime is what a line may take from the container to the pipe.
+const handoverTime = 100 * time.Millisecond
+
+// endBuiltinLogger ends a process that copies output for Nomad's own driver. One that
+// is gone is fine; its pid may be another process's by now.
+func endBuiltinLogger(pid int) error {
+	if pid <= 1 {
+		return nil
+	}
+	commandLine, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if words := strings.Split(string(commandLine), "\x00"); err != nil || len(words) < 2 || words[1] != "docker_logger" {
+		return nil
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("cannot end process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// createSandbox starts a group's pause container, or finds the running one.
+func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpec) (sandbox docker.Sandbox, created bool, err error) {
+	if p.name == BuiltinName {
+		taken, err := s.findBuiltinSandbox(p.ctx, alloc)
+		if !errors.Is(err, docker.ErrNotFound) {
+			return taken, false, err
+		}
+	}
+	return s.engine.CreateSandbox(p.ctx, spec)
+}
+
+// findSandbox finds a group's pause container. docker.ErrNotFound if there is none.
+func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (docker.Sandbox, error) {
+	sandbox, err := s.engine.FindSandbox(ctx, map[string]string{labelSandbox: alloc})
+	if p.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
+		return s.findBuiltinSandbox(ctx, alloc)
+	}
+	return sandbox, err
+}
+
+// findBuiltinSandbox looks for the running pause container that Nomad's own driver made
+// for a group. docker.ErrNotFound if there is none.
+func (s *services) findBuiltinSandbox(ctx context.Context, alloc string) (docker.Sandbox, error) {
+	found, err := s.engine.Inspect(ctx, builtinSandbox+alloc)
+	if err != nil {
+		return docker.Sandbox{}, err
+	}
+	if !found.Running || found.Labels[builtinAlloc] != alloc {
+		return docker.Sandbox{}, fmt.Errorf("pause container of Nomad's own driver: %w", docker.ErrNotFound)
+	}
+	return docker.Sandbox{ID: found.ID, Key: found.SandboxKey}, nil
+}
