@@ -25,6 +25,7 @@ func TestContainerRefusals(t *testing.T) {
 		{"nvidia runtime without a slice", `runtime = "nvidia"`, ``, nil, `config.runtime = "nvidia"`},
 		{"other runtime with a slice", `runtime = "runsc"`, ``, gpu, `gpu runtime "nvidia" conflicts with task runtime "runsc"`},
 		{"runtime not allowed", `runtime = "kata"`, ``, nil, `requested runtime "kata" is not allowed`},
+		{"runtime of GPUs not allowed", ``, `allow_runtimes = ["runc"]`, gpu, `requested runtime "nvidia" is not allowed`},
 		{"capability", `cap_add = ["SYS_ADMIN"]`, ``, nil, "config.cap_add"},
 		{"host pid", `pid_mode = "host"`, ``, nil, `config.pid_mode = "host"`},
 		{"another's ipc", `ipc_mode = "container:x"`, `allowed_modes { ipc = ["host"] }`, nil, `config.ipc_mode = "container:x"`},

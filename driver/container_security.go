@@ -52,8 +52,10 @@ func (b *blueprint) runtime() (string, error) {
 	switch {
 	case b.hasGPU() && asked != "" && asked != nvidia:
 		return "", fmt.Errorf("conflicting runtime requests: gpu runtime %q conflicts with task runtime %q; remove config.runtime", nvidia, asked)
+	case b.hasGPU() && !b.settings.allowsNvidiaRuntime():
+		return "", fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", nvidia, b.settings.AllowRuntimes)
 	case b.hasGPU():
-		return nvidia, nil // the operator named it, and so allows it
+		return nvidia, nil
 	case asked != "" && asked == nvidia:
 		return "", fmt.Errorf(`config.runtime = %q is for tasks with a device block "nvidia/gpu-mem": add one, or remove the runtime`, asked)
 	}
@@ -62,6 +64,14 @@ func (b *blueprint) runtime() (string, error) {
 	}
 	return asked, nil
 }
+
+// allowsNvidiaRuntime reports whether tasks may have GPUs by the NVIDIA runtime. In
+// allow_runtimes it stands under the name that it has by default, or under its own.
+func (s settings) allowsNvidiaRuntime() bool {
+	return slices.Contains(s.AllowRuntimes, defaultNvidiaRuntime) || slices.Contains(s.AllowRuntimes, s.NvidiaRuntime)
+}
+
+const defaultNvidiaRuntime = "nvidia"
 
 // securityOptions inlines a seccomp profile given as a file, since Docker's API takes
 // the profile itself. The file is read with this plugin's rights, hence only from

@@ -174,8 +174,10 @@ func TestContainerRuntime(t *testing.T) {
 	must.Eq(t, "runc", build(t, newOrder(t, `runtime = "runc"`, ``)).Host.Runtime)
 	must.Eq(t, "nvidia", build(t, newOrder(t, ``, ``, slice(gpuA, 1))).Host.Runtime)
 	must.Eq(t, "nvidia", build(t, newOrder(t, `runtime = "nvidia"`, ``, slice(gpuA, 1))).Host.Runtime)
-	named := "nvidia_runtime = \"nv2\"\nallow_runtimes = [\"runc\"]"
-	must.Eq(t, "nv2", build(t, newOrder(t, ``, named, slice(gpuA, 1))).Host.Runtime, must.Sprint("named is allowed"))
+	must.Eq(t, "nv2", build(t, newOrder(t, ``, `nvidia_runtime = "nv2"`, slice(gpuA, 1))).Host.Runtime,
+		must.Sprint("what allows the runtime by its usual name allows it by another"))
+	named := "nvidia_runtime = \"nv2\"\nallow_runtimes = [\"runc\", \"nv2\"]"
+	must.Eq(t, "nv2", build(t, newOrder(t, ``, named, slice(gpuA, 1))).Host.Runtime)
 }
 
 func TestContainerStorage(t *testing.T) {

@@ -248,6 +248,9 @@ func ignoreNotFound(err error) error {
 func (e *fakeEngine) Inspect(_ context.Context, id string) (found docker.Container, err error) {
 	err = e.withContainer("Inspect", id, func(c *fakeContainer) error {
 		found = c.Container
+		if c.Running {
+			return e.fails["Inspect started"]
+		}
 		return nil
 	})
 	return found, err

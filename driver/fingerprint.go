@@ -100,6 +100,9 @@ func describe(s settings, info docker.Info, table error) string {
 	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
 		missing = append(missing, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
 	}
+	if !s.allowsNvidiaRuntime() {
+		missing = append(missing, fmt.Sprintf("allow_runtimes has no %q (nvidia_runtime)", s.NvidiaRuntime))
+	}
 	if table != nil {
 		missing = append(missing, fmt.Sprintf("the allocation table does not answer: %v", table))
 	}

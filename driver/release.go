@@ -148,7 +148,7 @@ func (k *keeper) refuseElsewhere(owner allocator.Owner, engine string) error {
 // recoverable reports whether a start may succeed later without any change to the
 // job. Nomad then tries again on this node, with the same devices.
 func recoverable(err error) bool {
-	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, context.DeadlineExceeded} {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, context.DeadlineExceeded, errUnobserved} {
 		if errors.Is(err, temporary) {
 			return true
 		}

@@ -222,19 +222,36 @@ func (s *start) pullImage() error {
 // with the same task ID made.
 func (s *start) container(spec docker.Spec) (docker.Container, error) {
 	engine := s.services.engine
-	id, err := engine.Create(s.ctx, spec)
-	if err != nil {
-		return docker.Container{}, blame(err)
+	for range leftoverTries {
+		id, err := engine.Create(s.ctx, spec)
+		if err != nil {
+			return docker.Container{}, blame(err)
+		}
+		err = engine.Start(s.ctx, id)
+		if err == nil {
+			found, err := engine.Inspect(s.ctx, id)
+			if err != nil {
+				return docker.Container{}, fmt.Errorf("%w: %w", errUnobserved, err)
+			}
+			return found, nil
+		}
+		if !errors.Is(err, docker.ErrLeftover) {
+			return docker.Container{}, blame(err)
+		}
+		if err := engine.Remove(s.ctx, id); err != nil {
+			return docker.Container{}, fmt.Errorf("cannot replace a container that cannot start: %w", err)
+		}
 	}
-	if err := engine.Start(s.ctx, id); err != nil {
-		return docker.Container{}, blame(err)
-	}
-	found, err := engine.Inspect(s.ctx, id)
-	if err != nil {
-		return docker.Container{}, fmt.Errorf("after the container's start: %w", err)
-	}
-	return found, nil
+	return docker.Container{}, fmt.Errorf("%d containers in turn could not start: %w", leftoverTries, docker.ErrLeftover)
 }
+
+// leftoverTries is how often another container is made in place of one of which the
+// runtime says that it is there already.
+const leftoverTries = 5
+
+// errUnobserved: the container was started and could not be looked at, as if it had
+// been removed at once. The job is not at fault.
+var errUnobserved = errors.New("nothing is known of the container after its start")
 
 // clearEarlier removes the container of an earlier start of this task, should it
 // still be there. That comes before the claim, which takes over the earlier start's.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -92,6 +93,9 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		{"create", func(w *world) { w.engine.fail("Create", errors.New("no space")) }, ``, "no space", false},
 		{"refused", func(w *world) { w.engine.fail("Create", errors.New("SHM size must be greater than 0")) }, ``, "Docker refuses config.shm_size: SHM size", false},
 		{"start", func(w *world) { w.engine.fail("Start", errors.New("no such command")) }, ``, "no such command", false},
+		{"leftover of a crash", func(w *world) { w.engine.fail("Start", docker.ErrLeftover) }, ``, "5 containers in turn could not start", true},
+		{"gone after its start", func(w *world) { w.engine.fail("Inspect started", docker.ErrNotFound) }, ``, "nothing is known of the container after its start", true},
+		{"name taken", func(w *world) { w.engine.fail("Create", docker.ErrNameTaken) }, ``, docker.ErrNameTaken.Error(), true},
 		{"device missing", func(w *world) { w.engine.fail("Start", docker.ErrDeviceMissing) }, ``, docker.ErrDeviceMissing.Error(), false},
 		{"table denied", func(w *world) { w.store.FailApply(allocator.ErrDenied, false) }, ``, "permission denied", false},
 	} {
@@ -285,4 +289,33 @@ func TestManyFailedStartsLeaveNoClaim(t *testing.T) {
 		must.Error(t, err)
 	}
 	w.nothingLeft()
+}
+
+// After a crash of the daemon its runtime may know a container that the daemon has just
+// made: then another one is made.
+func TestStartOverTheLeftoverOfACrash(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	engine := &crashedEngine{fakeEngine: w.engine, left: 2}
+	w.open = func(docker.Config) (Engine, error) { return engine, nil }
+	d := w.boot()
+	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
+	must.NoError(t, err)
+	must.SliceLen(t, 1, w.engine.running())
+	must.Eq(t, 1, w.engine.count())
+	must.Eq(t, 3, w.engine.created)
+}
+
+// crashedEngine cannot start the next few containers.
+type crashedEngine struct {
+	*fakeEngine
+	left int
+}
+
+func (e *crashedEngine) Start(ctx context.Context, id string) error {
+	if e.left > 0 {
+		e.left--
+		return docker.ErrLeftover
+	}
+	return e.fakeEngine.Start(ctx, id)
 }

@@ -8,9 +8,6 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// stopGrace is what the daemon may need beyond the task's own time to stop.
-const stopGrace = 30 * time.Second
-
 // WaitTask delivers the task's end, exactly once per call, and never closes the
 // channel without it: Nomad 1.6 does not survive that.
 func (p *Plugin) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitResult, error) {
@@ -34,7 +31,8 @@ func (p *Plugin) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitR
 // StopTask ends the task's process: with the signal, or else the one that the image
 // names, and after the timeout by force. It gives nothing back; DestroyTask does. An
 // unknown task is stopped already: Nomad cannot tell that answer from a failure, and
-// would try for minutes.
+// would try for minutes. A container that outlives the force too keeps its claim; the
+// engine decides when that is so, for it knows what may take long.
 func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error {
 	h, ok := p.tasks.get(id)
 	if !ok || !h.running() {
@@ -44,10 +42,11 @@ func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, timeout+stopGrace)
-	defer cancel()
-	if err = sameEngine(ctx, s.engine, h.engine); err == nil { // another would say that it has stopped
-		err = s.engine.Stop(ctx, h.container, signal, timeout)
+	_, err = askFor(p.ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, sameEngine(ctx, s.engine, h.engine) // another would say that it has stopped
+	})
+	if err == nil {
+		err = s.engine.Stop(p.ctx, h.container, signal, timeout)
 	}
 	if err != nil {
 		return fmt.Errorf("container of task %q did not stop; its GPU memory stays claimed: %w", h.task.Name, err)
@@ -65,7 +64,7 @@ func (p *Plugin) SignalTask(id, signal string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, stopGrace)
+	ctx, cancel := context.WithTimeout(p.ctx, settleTimeout)
 	defer cancel()
 	return s.engine.Signal(ctx, h.container, signal)
 }

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type Spec struct {
 	Host    *container.HostConfig
 	Network *network.NetworkingConfig
 	MAC     string // of the container in the network of its NetworkMode; empty: the daemon chooses
+	// Attempts is how often Create makes room for the name, which other containers may have. 0: five times.
+	Attempts int
 }
 
 // Create makes a container and returns its ID.
@@ -28,25 +31,29 @@ type Spec struct {
 // carries all labels of spec, it is this very attempt: its ID is returned, and Start on it does nothing. Any other one is
 // removed. Failures that pass by themselves are retried.
 //
-// Errors: ErrImage (the image is gone), ErrRuntimeMissing, ErrVolumeInUse, ErrUnavailable, or what the daemon says of a bad
-// spec.
+// Errors: ErrImage (the image is gone), ErrRuntimeMissing, ErrVolumeInUse, ErrUnavailable, ErrNameTaken, or what the daemon
+// says of a bad spec.
 func (c *Client) Create(ctx context.Context, spec Spec) (string, error) {
-	for range conflicts {
+	poll := c.timing.poll()
+	for made := 0; ; made++ {
 		id, err := c.create(ctx, spec)
 		if !cerrdefs.IsConflict(err) {
 			return id, wrap(err, "creating container %s", spec.Name)
+		}
+		if made == cmp.Or(spec.Attempts, defaultAttempts) {
+			return "", fmt.Errorf("creating container %s: %w again after room was made for it %d times: %w", spec.Name, ErrNameTaken, made, err)
 		}
 		adopted, err := c.settle(ctx, spec)
 		if adopted != "" || err != nil {
 			return adopted, err
 		}
+		if err := poll.wait(ctx); err != nil { // the daemon may let go of the name a little after its container
+			return "", fmt.Errorf("creating container %s: %w", spec.Name, err)
+		}
 	}
-	return "", fmt.Errorf("creating container %s: its name was taken again %d times; does something else make containers "+
-		"of this name?", spec.Name, conflicts)
 }
 
-// conflicts is how often Create makes room for a name.
-const conflicts = 5
+const defaultAttempts = 5
 
 func (c *Client) create(ctx context.Context, spec Spec) (id string, err error) {
 	err = c.timing.retry(ctx, func() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -29,6 +30,10 @@ var (
 	ErrImage = errors.New("image cannot be had")
 	// ErrVolumeInUse: a volume is still attached on another node.
 	ErrVolumeInUse = errors.New("volume is attached on another node")
+	// ErrNameTaken: other containers of that name come up again and again, or the daemon does not let go of the name.
+	ErrNameTaken = errors.New("the name was taken")
+	// ErrLeftover: the runtime still has an earlier container of this ID, as after a crash of the daemon. Another container helps.
+	ErrLeftover = errors.New("the runtime has not let go of an earlier container of this ID")
 	// ErrNotRunning: the container is there, but it does not run.
 	ErrNotRunning = errors.New("container is not running")
 	// ErrLogsUnreadable: the container's log driver keeps nothing that could be read back.
@@ -92,6 +97,8 @@ func sentinelOfText(text string) error {
 		{"no such image", ErrImage},
 		{"attached on another node", ErrVolumeInUse},
 		{"does not support reading", ErrLogsUnreadable},
+		{"container with id exists", ErrLeftover},
+		{"container with given id already exists", ErrLeftover},
 		{"is not running", ErrNotRunning},
 	} {
 		if strings.Contains(text, known.words) {
@@ -125,7 +132,8 @@ func passing(err error) bool {
 }
 
 // Recoverable reports whether trying again later may help without any change of the job: the daemon was away, an image could
-// not be had, a volume was still attached elsewhere.
+// not be had, a volume was still attached elsewhere, the leftovers of an earlier container are still being cleared.
 func Recoverable(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrImage) || errors.Is(err, ErrVolumeInUse)
+	return slices.ContainsFunc([]error{ErrUnavailable, ErrImage, ErrVolumeInUse, ErrNameTaken, ErrLeftover},
+		func(is error) bool { return errors.Is(err, is) })
 }

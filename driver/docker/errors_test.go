@@ -21,6 +21,7 @@ func TestSentinel(t *testing.T) {
 	}{
 		{errors.New("Error response from daemon: Unknown runtime specified nvidia"), ErrRuntimeMissing},
 		{errors.New("unknown or invalid runtime name: nvidia"), ErrRuntimeMissing},
+		{errors.New(`could not select device driver "nvidia" with capabilities: [[gpu]].`), ErrRuntimeMissing},
 		{errors.New(`could not select device driver "" with capabilities: [[gpu]]`), ErrRuntimeMissing},
 		{errors.New("unresolvable CDI devices nvidia.com/gpu=GPU-1"), ErrDeviceMissing},
 		{fmt.Errorf("No such image: x:1: %w", cerrdefs.ErrNotFound), ErrImage},
@@ -29,6 +30,7 @@ func TestSentinel(t *testing.T) {
 		{fmt.Errorf("plugin \"pxd\" not found: %w", cerrdefs.ErrNotFound), nil},
 		{errors.New("it says: no such container"), nil},
 		{errors.New("VolumeDriver.Mount: volume is attached on another node"), ErrVolumeInUse},
+		{errors.New("OCI runtime create failed: container with id exists: 0123: unknown"), ErrLeftover},
 		{errors.New("configured logging driver does not support reading"), ErrLogsUnreadable},
 		{fmt.Errorf("Container x is not running: %w", cerrdefs.ErrConflict), ErrNotRunning},
 		{fmt.Errorf("error during connect: %w", io.EOF), ErrUnavailable},
@@ -83,6 +85,8 @@ func TestRecoverable(t *testing.T) {
 	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrUnavailable)))
 	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrImage)))
 	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrVolumeInUse)))
+	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrLeftover)))
+	must.True(t, Recoverable(fmt.Errorf("x: %w", ErrNameTaken)))
 	must.False(t, Recoverable(ErrRuntimeMissing))
 	must.False(t, Recoverable(nil))
 }

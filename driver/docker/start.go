@@ -8,7 +8,7 @@ import (
 
 // Start starts a created container. One that runs already is success.
 //
-// Errors: ErrRuntimeMissing, ErrDeviceMissing, ErrNotFound, ErrUnavailable, or what the daemon says of the command, the user or
+// Errors: ErrRuntimeMissing, ErrDeviceMissing, ErrLeftover, ErrNotFound, ErrUnavailable, or what the daemon says of the command, the user or
 // a mount. After an error the container may be there still; the caller removes it.
 func (c *Client) Start(ctx context.Context, id string) error {
 	err := c.timing.retry(ctx, func() error {

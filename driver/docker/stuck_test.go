@@ -105,12 +105,58 @@ func TestCreateAfterALostAnswer(t *testing.T) {
 
 func TestCreateGivesUp(t *testing.T) {
 	t.Parallel()
+	for attempts, want := range map[int]int64{0: 6, 2: 3} {
+		var asked atomic.Int64
+		daemon := &fakeDaemon{handler: map[string]http.Handler{
+			"POST /containers/create": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				answer(http.StatusConflict, `{"message":"Conflict. The name \"/x\" is already in use by container ghost"}`)(w, r)
+			}),
+			"GET /containers/x/json": answer(http.StatusNotFound, noSuch),
+		}}
+		_, err := daemon.start(t, Config{}).Create(t.Context(), Spec{Name: "x", Config: &container.Config{}, Attempts: attempts})
+		must.ErrorIs(t, err, ErrNameTaken)
+		must.ErrorContains(t, err, "in use by container ghost")
+		must.True(t, Recoverable(err), must.Sprint("a daemon may let go of a name late"))
+		must.Eq(t, want, asked.Load())
+	}
+}
+
+// A daemon that is away is waited for longer than one that fails: its errors mostly come from the job.
+func TestRetriesOfAStart(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		fail http.HandlerFunc
+		want int64
+	}{
+		{"away", dropped, 6},
+		{"internal error", answer(http.StatusInternalServerError, `{"message":"unable to find user web"}`), 4},
+		{"the job's fault", answer(http.StatusBadRequest, `{"message":"no such command"}`), 1},
+		{"leftover", answer(http.StatusInternalServerError, `{"message":"OCI runtime create failed: container with id exists: x"}`), 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			daemon := &fakeDaemon{handler: map[string]http.Handler{
+				"POST /containers/x/start": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					asked.Add(1)
+					tc.fail(w, r)
+				}),
+			}}
+			must.Error(t, daemon.start(t, Config{}).Start(t.Context(), "x"))
+			must.Eq(t, tc.want, asked.Load())
+		})
+	}
+}
+
+func TestStartAfterATransientError(t *testing.T) {
+	t.Parallel()
 	daemon := &fakeDaemon{handler: map[string]http.Handler{
-		"POST /containers/create": answer(http.StatusConflict, `{"message":"Conflict. The name is already in use"}`),
-		"GET /containers/x/json":  answer(http.StatusNotFound, noSuch),
+		"POST /containers/x/start": first(dropped, answer(http.StatusInternalServerError, `{"message":"starting up"}`),
+			answer(http.StatusNotModified, "")), // the dropped call went through
 	}}
-	_, err := daemon.start(t, Config{}).Create(t.Context(), Spec{Name: "x", Config: &container.Config{}})
-	must.ErrorContains(t, err, "its name was taken")
+	must.NoError(t, daemon.start(t, Config{}).Start(t.Context(), "x"))
 }
 
 func TestWaitSurvivesABrokenConnection(t *testing.T) {

@@ -13,7 +13,8 @@ type timing struct {
 	stopGrace     time.Duration // on top of the kill timeout, before a container counts as stuck
 	removeGrace   time.Duration // before a container that does not go away counts as stuck
 	retryFirst    time.Duration // pause before the first retry of a failed call; it grows fourfold
-	retryTries    uint          // attempts of a call that the daemon may fail for passing reasons
+	awayTries     uint          // attempts of a call while the daemon is away: together they outlast its restart
+	errorTries    uint          // attempts of a call that the daemon answers with an internal error
 	pollFirst     time.Duration // pause before the daemon is asked again whether something has changed
 	pollMost      time.Duration // to which that pause grows
 	drainGrace    time.Duration // for the last output of a terminal whose process has ended
@@ -24,24 +25,35 @@ var defaultTiming = timing{
 	stopGrace:     5 * time.Minute,
 	removeGrace:   2 * time.Minute,
 	retryFirst:    200 * time.Millisecond,
-	retryTries:    4,
+	awayTries:     6,
+	errorTries:    4,
 	pollFirst:     50 * time.Millisecond,
 	pollMost:      5 * time.Second,
 	drainGrace:    500 * time.Millisecond,
 }
 
 // retry calls op until it succeeds, fails for good, or was tried often enough. The last error is returned.
+//
+// A daemon that is away comes back: it is waited for, for about a minute. An internal error mostly comes from the job (a user
+// or a runtime that does not work), and so it is told to its owner sooner.
 func (t timing) retry(ctx context.Context, op func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = t.retryFirst
 	pause.Multiplier = 4
+	failed := uint(0) // with an internal error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := op()
-		if err != nil && !passing(err) {
+		if err == nil {
+			return struct{}{}, nil
+		}
+		if !unreachable(err) {
+			failed++
+		}
+		if !passing(err) || failed >= t.errorTries {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxTries(t.retryTries), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(pause), backoff.WithMaxTries(t.awayTries), backoff.WithMaxElapsedTime(0))
 	return err
 }
 
