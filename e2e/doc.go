@@ -10,5 +10,6 @@
 // answered in one sentence.
 //
 // The tests carry the build tag e2e and need root; `make test-e2e` does the
-// set-up.
+// set-up. The bench_*.go files, with the tag bench too, measure the driver beside
+// Nomad's built-in one: `make bench-driver`.
 package e2e
