@@ -56,7 +56,7 @@ func TestPlannerDocumentation(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range []string{planner.MetaAmount, planner.MetaProfile, planner.MetaApart, planner.MetaPlanned} {
+	for _, key := range []string{planner.MetaAmount, planner.MetaProfile, planner.MetaApart, planner.MetaPlanned, planner.MetaLimits} {
 		must.StrContains(t, doc, "`"+key+"`")
 	}
 	for _, policy := range placement.Policies() {

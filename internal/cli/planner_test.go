@@ -139,13 +139,34 @@ func TestPlannerErrors(t *testing.T) {
 	}
 }
 
-func TestPlanWithoutATable(t *testing.T) {
+func TestPlannerWithoutATable(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
 	w.Fail(allocator.ErrUnavailable)
-	code, _, stderr := w.run(t, "plan", "--var=replicas=1", jobFile(t, webJob))
-	must.Eq(t, ExitTable, code)
-	must.StrContains(t, stderr, "Is Consul running there?")
+	for _, args := range [][]string{{"plan", "--var=replicas=1", jobFile(t, webJob)}, {"run", "--var=replicas=1", jobFile(t, webJob)}, {"replan"}} {
+		code, _, stderr := w.run(t, args...)
+		must.Eq(t, ExitTable, code, must.Sprint(args))
+		must.StrContains(t, stderr, "Is Consul running there?")
+	}
+}
+
+func TestReplanOfNoJob(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	code, stdout, stderr := w.run(t, "replan", "nonesuch")
+	must.Eq(t, ExitFailure, code)
+	must.Eq(t, "", stdout)
+	must.StrContains(t, stderr, `no job "nonesuch"`)
+}
+
+// What no GPU could ever hold is told from what waits for room.
+func TestPlanOfWhatNeverFits(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	code, stdout, _ := w.run(t, "plan", "--var=replicas=1", jobFile(t, strings.Replace(webJob, `gpu_mem_batch   = "8"`, `gpu_mem_batch   = "999"`, 1)))
+	must.Eq(t, ExitWaiting, code)
+	must.StrContains(t, stdout, "1 instance fits nowhere, and would not if nothing else ran:")
+	must.StrContains(t, stdout, "has 22")
 }
 
 func TestQuoteHCL(t *testing.T) {

@@ -46,7 +46,7 @@ func writeGroup(w io.Writer, group planner.Group) error {
 		}
 	}
 	for _, short := range group.Short {
-		fmt.Fprintf(w, "  %s nowhere:\n", fits(short.Instances))
+		fmt.Fprintf(w, "  %s nowhere%s:\n", fits(short.Instances), ever(short))
 		for _, why := range short.Why {
 			fmt.Fprintf(w, "    - %s\n", clean(why))
 		}
@@ -59,6 +59,13 @@ func fits(instances int) string {
 		return "1 instance fits"
 	}
 	return fmt.Sprintf("%d instances fit", instances)
+}
+
+func ever(short planner.Shortage) string {
+	if short.Never {
+		return ", and would not if nothing else ran"
+	}
+	return ""
 }
 
 func pinText(group planner.Group) string {

@@ -12,12 +12,13 @@ import (
 	"nomad-gpu-mem/internal/planner/live"
 )
 
-const replanLong = `Look at the jobs that "run" or the webhook has pinned, and plan anew where an
+const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan anew where an
 instance waits for a place or where few nodes of a shortlist are left: nodes come,
 go and drain while jobs run. Run it from time to time, as a periodic job or by cron.
 
 Tasks that run are not restarted: of their groups only the list of nodes changes,
-and the nodes they are on stay on it. All jobs are looked at unless some are named.`
+and the nodes they are on stay on it. All jobs are looked at unless some are named.
+System, periodic and parameterized jobs are bound to no node and passed over.`
 
 func (a App) newReplan(table *tableFlags) *cobra.Command {
 	flags := newPlannerFlags(table)
@@ -76,7 +77,7 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 		}
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(w, "No job bears a pin.")
+		fmt.Fprintln(w, "No job that was planned runs or waits.")
 	}
 }
 

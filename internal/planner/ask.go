@@ -16,13 +16,14 @@ import (
 const Device = "nvidia/gpu-mem"
 
 // Keys of a job's, group's or task's meta block. The innermost counts, as for
-// all meta. MetaPlanned is the planner's own.
+// all meta. MetaPlanned and MetaLimits are the planner's own.
 const (
 	metaPrefix  = "gpu_mem_"
 	MetaAmount  = "gpu_mem"         // "whole": all units of one GPU
 	MetaProfile = "gpu_mem_profile" // the profile that says how much; attributes are gpu_mem_<name>
 	MetaApart   = "gpu_mem_apart"   // "false": the asks of a task may share a GPU
-	MetaPlanned = "gpu_mem_planned" // of a group: the pin that it bears
+	MetaPlanned = "gpu_mem_planned" // of a group that was planned: the pin that was asked for
+	MetaLimits  = "gpu_mem_limits"  // of such a group: constraints that were added to each of its device blocks
 )
 
 // ask is one device block for GPU memory.

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,9 @@ func registeredGroup(job *api.Job, name string) *api.TaskGroup {
 }
 
 // keep gives a group that runs the pins that it runs with, if it asks for the
-// same as then. If not, Nomad restarts it in any case.
-func (w *wanted) keep(cluster Cluster, name string) bool {
+// same as then. If not, Nomad restarts it in any case. What a profile says now
+// does not matter if the registered job itself is planned again.
+func (w *wanted) keep(cluster Cluster, name string, replan bool) bool {
 	running, err := canonical(cluster.Registered)
 	if err != nil {
 		return false
@@ -37,7 +39,7 @@ func (w *wanted) keep(cluster Cluster, name string) bool {
 	group, unpinned := registeredGroup(running, name), registeredGroup(bare, name)
 	unpin(unpinned)
 	before, err := findAsks(bare, unpinned, cluster.Profiles)
-	if err != nil || !sameAsks(before, w.asks) || !sameCounts(devices(group), w.asks) {
+	if err != nil || !sameAsks(before, w.asks) || !replan && !sameCounts(devices(group), w.asks) {
 		return false
 	}
 	w.take(group)
@@ -49,11 +51,14 @@ func (w *wanted) take(running *api.TaskGroup) {
 	for i, d := range devices(running) {
 		*w.asks[i].device = *d.device
 	}
-	pin, pinned := running.Meta[MetaPlanned]
-	if !pinned {
+	if _, planned := running.Meta[MetaPlanned]; !planned {
 		return
 	}
-	w.mark(Pin(pin))
+	for _, key := range []string{MetaPlanned, MetaLimits} { // to the letter: Nomad restarts a task whose meta changes
+		if value, written := running.Meta[key]; written {
+			w.setMeta(key, value)
+		}
+	}
 	if n := len(running.Constraints); n > 0 && isOneOf(running.Constraints[n-1], targetNode) {
 		w.spec.Constraints = append(w.spec.Constraints, running.Constraints[n-1])
 	}
@@ -91,7 +96,7 @@ func sameCounts(running []taskDevice, asks []ask) bool {
 
 // unitIn reads the size of a unit from the limit that a block bears, 0 if none.
 func unitIn(device *api.RequestedDevice) uint64 {
-	for _, c := range device.Constraints {
+	for _, c := range slices.Backward(device.Constraints) { // the job's own come first
 		if c.LTarget == targetUnitMiB && c.Operand == ">=" {
 			unit, err := strconv.ParseUint(strings.TrimSuffix(c.RTarget, " MiB"), 10, 64)
 			if err == nil {

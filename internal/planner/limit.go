@@ -58,20 +58,6 @@ func (l limit) constraints() []*api.Constraint {
 	return all
 }
 
-// isLimit reports whether limit.constraints may have written a constraint.
-func isLimit(c *api.Constraint) bool {
-	switch c.LTarget {
-	case targetIndex:
-		return c.Operand == ">=" || c.Operand == "<"
-	case targetUnits:
-		return c.Operand == "="
-	case targetUnitMiB:
-		return c.Operand == ">="
-	default:
-		return false
-	}
-}
-
 // settle takes from the first place what holds for all instances of the group:
 // they share one job, so a count is the same for all.
 func (p *planning) settle(w *wanted, d placement.Decision) {

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
@@ -51,7 +52,9 @@ func (p *planning) pin(w *wanted, group *Group) error {
 	if w.kept {
 		return p.repin(w, group)
 	}
-	pin := p.choosePin(w, group)
+	asked := p.askedPin(w)
+	pin := p.choosePin(group, asked)
+	defer w.mark(asked)
 	for i, a := range w.asks {
 		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
 	}
@@ -59,7 +62,6 @@ func (p *planning) pin(w *wanted, group *Group) error {
 		return nil
 	}
 	group.Pin = pin
-	w.mark(pin)
 	planned := nodesOf(group.Places)
 	if pin != Soft {
 		group.Nodes = planned
@@ -88,13 +90,21 @@ func (p *planning) pin(w *wanted, group *Group) error {
 	return nil
 }
 
-// choosePin returns the pin that suits the group, "" for none, and notes why it
-// is not the one that was asked for.
-func (p *planning) choosePin(w *wanted, group *Group) Pin {
-	pin := p.options.Pin
-	if p.options.Replan && slices.Contains(Pins, w.was) {
-		pin = w.was
+// askedPin returns the pin that the group should have as soon as it can.
+func (p *planning) askedPin(w *wanted) Pin {
+	switch {
+	case slices.ContainsFunc(w.limits, func(l limit) bool { return l.gpus != nil }):
+		return Hard // its asks are bound to GPUs, so other nodes are of no use
+	case p.options.Replan && slices.Contains(Pins, w.was):
+		return w.was
+	default:
+		return p.options.Pin
 	}
+}
+
+// choosePin returns the pin that the group can have now, "" for none, and notes
+// why it is not the one that was asked for.
+func (p *planning) choosePin(group *Group, asked Pin) Pin {
 	switch {
 	case isTemplate(p.job):
 		group.Note = templateNote
@@ -109,25 +119,26 @@ func (p *planning) choosePin(w *wanted, group *Group) Pin {
 	case len(group.Short) > 0:
 		group.Note = waitNote
 		return Soft
-	case slices.ContainsFunc(w.limits, func(l limit) bool { return l.gpus != nil }):
-		return Hard // its asks are bound to GPUs, so other nodes are of no use
 	default:
-		return pin
+		return asked
 	}
 }
 
 // repin changes only the list of nodes of a group that runs: whatever else
 // changed would restart it.
 func (p *planning) repin(w *wanted, group *Group) error {
-	group.Pin = Pin(w.spec.Meta[MetaPlanned])
 	old := listOf(w.spec)
+	group.Pin = w.bornPin(old)
 	switch {
-	case old == nil:
-		return nil // it is not confined
-	case len(group.Short) > 0:
+	case isEverywhere(p.job) && group.Pin != "":
+		group.Note = everyNote
+		return nil
+	case len(group.Short) > 0 && group.Pin != "":
 		w.confine(nil)
 		group.Note = waitNote
 		return nil
+	case old == nil:
+		return nil // it is not confined
 	}
 	var list []string
 	for _, alloc := range w.live {
@@ -157,13 +168,36 @@ func (p *planning) repin(w *wanted, group *Group) error {
 	return nil
 }
 
-// mark notes in the group's meta that it bears a pin. It says which constraints
-// and affinities are the planner's: the last.
-func (w *wanted) mark(pin Pin) {
+// bornPin returns the pin that a group which runs bears: the one that was asked
+// for, unless it was planned while some of it fitted nowhere.
+func (w *wanted) bornPin(list []string) Pin {
+	pin := Pin(w.spec.Meta[MetaPlanned])
+	if pin != "" && list == nil {
+		return Soft
+	}
+	return pin
+}
+
+// mark notes in the group's meta that it was planned, which pin was asked for,
+// and how many constraints of its device blocks are the planner's.
+func (w *wanted) mark(asked Pin) {
+	w.setMeta(MetaPlanned, string(asked))
+	var added []string
+	limited := false
+	for i, a := range w.asks {
+		n := len(a.device.Constraints) - w.own[i]
+		added, limited = append(added, strconv.Itoa(n)), limited || n > 0
+	}
+	if limited {
+		w.setMeta(MetaLimits, strings.Join(added, ","))
+	}
+}
+
+func (w *wanted) setMeta(key, value string) {
 	if w.spec.Meta == nil {
 		w.spec.Meta = map[string]string{}
 	}
-	w.spec.Meta[MetaPlanned] = string(pin)
+	w.spec.Meta[key] = value
 }
 
 // confine replaces the list of nodes. Without nodes the group is not confined.
@@ -177,21 +211,21 @@ func (w *wanted) confine(nodes []string) {
 // unpin takes out of a group what pin has written into it. Counts and the
 // spelling of names stay.
 func unpin(group *api.TaskGroup) {
-	if _, pinned := group.Meta[MetaPlanned]; !pinned {
+	if _, planned := group.Meta[MetaPlanned]; !planned {
 		return
 	}
+	added := strings.Split(group.Meta[MetaLimits], ",")
+	delete(group.Meta, MetaLimits)
 	if delete(group.Meta, MetaPlanned); len(group.Meta) == 0 {
 		group.Meta = nil
 	}
 	isNodes := func(c *api.Constraint) bool { return isOneOf(c, targetNode) }
 	group.Constraints = withoutLast(group.Constraints, isNodes)
 	group.Affinities = withoutLast(group.Affinities, func(a *api.Affinity) bool { return isPreference(a, targetNode) })
-	for _, d := range devices(group) {
-		isGPUs := func(c *api.Constraint) bool { return isOneOf(c, targetGPU) }
-		d.device.Constraints = withoutLast(d.device.Constraints, isGPUs)
-		for last := -1; last != len(d.device.Constraints); {
-			last = len(d.device.Constraints)
-			d.device.Constraints = withoutLast(d.device.Constraints, isLimit)
+	for i, d := range devices(group) {
+		if i < len(added) {
+			n, _ := strconv.Atoi(added[i]) // 0 if there is no such meta
+			d.device.Constraints = d.device.Constraints[:len(d.device.Constraints)-min(max(n, 0), len(d.device.Constraints))]
 		}
 		d.device.Affinities = withoutLast(d.device.Affinities, func(a *api.Affinity) bool { return isPreference(a, targetGPU) })
 	}

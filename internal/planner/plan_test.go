@@ -78,10 +78,14 @@ func TestPlanningThePlanned(t *testing.T) {
 		job := newJob("web", 1, asking(ask(3), ask(4)), constrained("${attr.kernel.name}", "=", "linux"))
 		job.TaskGroups[0].Constrain(api.NewConstraint("${meta.rack}", "set_contains_any", "r0,r1"))
 		job.TaskGroups[0].AddAffinity(api.NewAffinity("${meta.rack}", "=", "r1", 100))
+		first := job.TaskGroups[0].Tasks[0].Resources.Devices[0] // what the planner writes, too
+		first.Constraints = []*api.Constraint{api.NewConstraint("${device.attr.index}", "<", "7"), api.NewConstraint("${device.attr.units}", "=", "22")}
 		once := plan(t, job, cluster, options)
 		twice := plan(t, once.Job, cluster, options)
 		must.Eq(t, once.Job, twice.Job)
 		must.Len(t, 2, twice.Job.TaskGroups[0].Tasks[0].Resources.Devices)
+		must.SliceContainsAll(t, device(twice, 0).Constraints[:2], first.Constraints)
+		must.True(t, plan(t, job, running(cluster, once), options).Groups[0].Kept)
 	}
 }
 
@@ -100,7 +104,7 @@ func TestConstraints(t *testing.T) {
 		{"by UUID", newJob("j", 2, asking(&api.RequestedDevice{Name: planner.Device + "/" + nomadtest.UUID(1, 1), Count: ptr(uint64(2))})), nomadtest.UUID(1, 1), ""},
 		{"bare name", newJob("j", 2, constrained("${meta.rack}", "=", "r1"), asking(&api.RequestedDevice{Name: "gpu-mem"})), nomadtest.UUID(1, 0), ""},
 		{"size", newJob("j", 23), nomadtest.UUID(1, 1), ""},
-		{"nowhere", newJob("j", 80), "", "1 unit short"},
+		{"nowhere", newJob("j", 80), "", "80 units are wanted"},
 		{"no such model", newJob("j", 1, asking(of("NVIDIA T4"))), "", "no GPU that task"},
 		{"no such rack", newJob("j", 1, constrained("${meta.rack}", "=", "r7")), "", "${meta.rack} = r7"},
 		{"datacenter", newJob("j", 1, func(job *api.Job) { job.Datacenters = []string{"dc2"} }), "", "datacenter dc1"},
@@ -270,7 +274,7 @@ func TestTemplates(t *testing.T) {
 
 			p = plan(t, newJob("j", 30, kind("batch"), change), planner.Cluster{Nodes: nomadtest.Nodes(1, a10())}, shortlist())
 			must.Eq(t, 0, p.Missing())
-			must.StrContains(t, p.Groups[0].Note, "8 units short")
+			must.StrContains(t, p.Groups[0].Note, "30 units are wanted")
 		})
 	}
 }

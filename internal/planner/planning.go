@@ -15,6 +15,7 @@ type planning struct {
 	wanted  []*wanted
 	placer  *placement.Placer
 	taken   map[string]bool // nodes with an instance, if no two may share one
+	empty   *planning       // see emptied
 }
 
 // wanted is one group that asks for GPU memory.
@@ -22,6 +23,7 @@ type wanted struct {
 	spec   *api.TaskGroup
 	asks   []ask
 	limits []limit // of the asks, in their order
+	own    []int   // constraints that the job itself has on each ask
 	judge  *judge
 	live   []*structs.AllocListStub // instances that run and go on, or have done their work
 	kept   bool                     // with what they have
@@ -61,6 +63,30 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 	return p, nil
 }
 
+// emptied is the planning of the same job on nodes on which nothing runs, of
+// which all are ready and all units are well: what does not fit there fits never.
+func (p *planning) emptied() *planning {
+	if p.empty != nil {
+		return p.empty
+	}
+	p.empty = &planning{cluster: p.cluster, options: p.options, job: p.job, placer: placement.New(tightest, seed(p.job))}
+	view := newPicture(Cluster{}, p.job, nil)
+	for _, n := range p.cluster.Nodes {
+		node := view.node(n)
+		node.Out = ""
+		for i := range node.GPUs {
+			node.GPUs[i].Free = node.GPUs[i].Units
+		}
+		if len(node.GPUs) > 0 {
+			p.empty.placer.SetNode(node)
+		}
+	}
+	return p.empty
+}
+
+// tightest takes the GPUs that are just large enough.
+var tightest = placement.Policy{Weights: placement.Weights{placement.Remainder: -1}, Ties: placement.TiesByOrder}
+
 // seed makes equal jobs go to equal places: what plan says is what run does.
 func seed(job *api.Job) uint64 {
 	var hash uint64 = 14695981039346656037 // FNV-1a
@@ -79,6 +105,9 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		return nil, err
 	}
 	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was}
+	for _, a := range asks {
+		w.own = append(w.own, len(a.device.Constraints))
+	}
 	for _, alloc := range p.cluster.Allocs {
 		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name &&
 			(lives(alloc) || p.isDone(alloc)) {
@@ -86,7 +115,7 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		}
 	}
 	if len(w.live) > 0 && registeredGroup(p.cluster.Registered, *group.Name) != nil {
-		w.kept = w.keep(p.cluster, *group.Name)
+		w.kept = w.keep(p.cluster, *group.Name, p.options.Replan)
 	}
 	if !w.kept {
 		w.respell()

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
@@ -11,14 +12,20 @@ import (
 // made anew.
 const DefaultThreshold = 8
 
-// BearsPins reports whether the planner has pinned the job.
-func BearsPins(job *api.Job) bool {
-	for _, group := range job.TaskGroups {
-		if group.Meta[MetaPlanned] != "" {
-			return !isTemplate(job) && !isEverywhere(job)
-		}
+// MayReplan says why a registered job is none that can be planned again, "" if it
+// can: a planner must have planned it, also if it fitted nowhere then. Jobs that
+// are bound to no node need no fresh list, and Nomad starts them by itself.
+func MayReplan(job *api.Job) (whyNot string) {
+	switch {
+	case !slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool { return g.Meta[MetaPlanned] != "" }):
+		return "no planner has planned it; submit it by `nomad-gpu-mem run` or through the webhook"
+	case isTemplate(job):
+		return templateNote
+	case isEverywhere(job):
+		return everyNote
+	default:
+		return ""
 	}
-	return false
 }
 
 // NeedsPins says why a registered job should be planned again, nothing if it

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 // Shortage says why instances of a group fit nowhere, and by how much.
 type Shortage struct {
 	Instances int      `json:"instances"`
+	Never     bool     `json:"never,omitempty"` // no node could hold one even if nothing else ran
 	Why       []string `json:"why"`
 }
 
@@ -22,6 +24,8 @@ type Shortage struct {
 // those with a GPU that is too full, the nearest miss is named.
 func (p *planning) shortage(w *wanted, instances int) Shortage {
 	request := p.request(w)
+	empty := p.emptied()
+	_, err := empty.placer.Choose(empty.request(w))
 	reasons := map[string]int{}
 	nearest := map[int]miss{}
 	for _, n := range p.cluster.Nodes {
@@ -37,9 +41,11 @@ func (p *planning) shortage(w *wanted, instances int) Shortage {
 			p.nearest(w, i, a, node, nearest)
 		}
 	}
-	s := Shortage{Instances: instances, Why: []string{}}
+	s := Shortage{Instances: instances, Never: errors.Is(err, placement.ErrNoRoom), Why: []string{}}
 	for _, i := range slices.Sorted(maps.Keys(nearest)) {
-		s.Why = append(s.Why, nearest[i].String())
+		if why := nearest[i].String(); !slices.Contains(s.Why, why) { // equal asks of a task have the same
+			s.Why = append(s.Why, why)
+		}
 	}
 	for _, reason := range byCount(reasons) {
 		s.Why = append(s.Why, fmt.Sprintf("%s: %s", counted(reasons[reason], "node"), reason))
@@ -80,18 +86,27 @@ type miss struct {
 	gpu, node string
 	free, of  int // units
 	wanted    int
-	alone     bool // the GPU has room, but not beside the group's other asks
+	unitMiB   int
 }
+
+// nearer reports whether a miss is by less than another. A GPU that could hold
+// the ask if it were empty is nearer than one that is too small.
+func (m miss) nearer(other miss) bool {
+	if m.tooSmall() != other.tooSmall() {
+		return other.tooSmall()
+	}
+	return (m.free-m.wanted)*m.unitMiB > (other.free-other.wanted)*other.unitMiB
+}
+
+func (m miss) tooSmall() bool { return m.wanted > m.of }
 
 func (p *planning) nearest(w *wanted, i int, a ask, node placement.Node, found map[int]miss) {
 	for _, g := range node.GPUs {
 		if g.Out != "" || !w.limits[i].allows(&g) || !w.judge.gpu(g.Data.(*gpuData).device, a.device) {
 			continue
 		}
-		m := miss{ask: a, gpu: g.ID, node: node.Name, free: g.Free, of: g.Units, wanted: w.unitsOn(i, g)}
-		m.alone = m.free >= m.wanted
-		best, seen := found[i]
-		if !seen || m.free-m.wanted > best.free-best.wanted {
+		m := miss{ask: a, gpu: g.ID, node: node.Name, free: g.Free, of: g.Units, unitMiB: g.UnitMiB, wanted: w.unitsOn(i, g)}
+		if best, seen := found[i]; !seen || m.nearer(best) {
 			found[i] = m
 		}
 	}
@@ -110,12 +125,27 @@ func (w *wanted) unitsOn(i int, g placement.GPU) int {
 }
 
 func (m miss) String() string {
-	if m.alone {
-		return fmt.Sprintf("task %q: GPU %s on %s has %d of %d units free and %d are wanted, but not together with the group's other asks",
+	switch {
+	case m.tooSmall():
+		return fmt.Sprintf("task %q: %s wanted, and the largest GPU that it allows, %s on %s, has %d",
+			m.ask.task.Name, areUnits(m.wanted), m.gpu, m.node, m.of)
+	case m.free >= m.wanted && m.ask.apart:
+		return fmt.Sprintf("task %q: GPU %s on %s has %d of %d units free and %d are wanted, but not beside the group's other asks; "+
+			`those of one task go to different GPUs unless meta %s = "false"`,
+			m.ask.task.Name, m.gpu, m.node, m.free, m.of, m.wanted, MetaApart)
+	case m.free >= m.wanted:
+		return fmt.Sprintf("task %q: GPU %s on %s has %d of %d units free and %d are wanted, but not beside the group's other asks",
 			m.ask.task.Name, m.gpu, m.node, m.free, m.of, m.wanted)
 	}
 	return fmt.Sprintf("task %q: %s short; the nearest is GPU %s on %s, with %d of %d units free where %d are wanted",
 		m.ask.task.Name, counted(m.wanted-m.free, "unit"), m.gpu, m.node, m.free, m.of, m.wanted)
+}
+
+func areUnits(n int) string {
+	if n == 1 {
+		return "1 unit is"
+	}
+	return fmt.Sprintf("%d units are", n)
 }
 
 // byCount sorts reasons, the most frequent first.

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/nomad/api"
@@ -34,9 +35,24 @@ func groupSize(group *api.TaskGroup) (cpu, memoryMiB int) {
 	return int(flat.Cpu.CpuShares), int(flat.Memory.MemoryMB)
 }
 
-// settleUnplaced gives asks that fit nowhere now the count that they would have
-// on the smallest GPU that the job allows: Nomad waits for room with that.
+// settleUnplaced gives asks that fit nowhere now the counts and limits that they
+// would have if nothing ran: Nomad waits for room with those.
 func (p *planning) settleUnplaced(w *wanted) error {
+	empty := p.emptied()
+	d, err := empty.placer.Choose(empty.request(w))
+	if errors.Is(err, placement.ErrNoRoom) {
+		return p.settleTooLarge(w)
+	}
+	if err == nil {
+		empty.settle(w, d)
+	}
+	return err
+}
+
+// settleTooLarge gives asks that fit nowhere even if nothing runs the count that
+// they would have on the smallest GPU that could hold them alone, or the largest
+// if none could. A node that fits may join the cluster.
+func (p *planning) settleTooLarge(w *wanted) error {
 	for i, a := range w.asks {
 		if !a.need.Whole && a.need.MiB == 0 {
 			continue

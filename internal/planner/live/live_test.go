@@ -337,3 +337,105 @@ func TestReplanOfOthers(t *testing.T) {
 	must.NoError(t, err)
 	must.SliceEmpty(t, all)
 }
+
+// whole is a job that wants all of one GPU.
+func whole(id string) *api.Job {
+	j := job(id, 1, 1)
+	j.Meta = map[string]string{planner.MetaAmount: "whole"}
+	return j
+}
+
+// A job that fitted nowhere waits for a GPU of the size that it was given, and is
+// free to take one of another size when it is planned again. What runs goes on.
+func TestReplanOfWhatFittedNowhere(t *testing.T) {
+	t.Parallel()
+	for _, pin := range planner.Pins {
+		t.Run(string(pin), func(t *testing.T) {
+			t.Parallel()
+			small, large := gpu(), gpu()
+			large.Units = 40
+			w := newWorld(t, nomadtest.Node(0, small), nomadtest.Node(1, small), nomadtest.Node(2, large), nomadtest.Node(3, large))
+			neighbour := job("neighbour", 1, 4)
+			neighbour.TaskGroups[0].Constrain(&api.Constraint{Operand: api.ConstraintDistinctHosts})
+			w.nomad.Do(func(n *nomadtest.Nomad) { n.Register(neighbour) })
+
+			mixed := whole("mixed")
+			mixed.AddTaskGroup(job("", 2, 1).TaskGroups[0])
+			runs := "runs"
+			mixed.TaskGroups[1].Name = &runs
+			mixed.TaskGroups[1].Tasks[0].Meta = map[string]string{planner.MetaAmount: ""}
+			report, err := w.Run(t.Context(), mixed, options(pin))
+			must.NoError(t, err)
+			must.Eq(t, 1, report.Plan.Missing())
+			before := w.allocs("mixed")
+			must.Len(t, 1, before)
+			all, err := w.Replan(t.Context(), "*", nil, options(planner.Soft), 1, false)
+			must.NoError(t, err)
+			must.Len(t, 1, all)
+			must.False(t, all[0].Changed)
+			must.Eq(t, 1, all[0].Report.Plan.Missing())
+
+			// Room comes up on the GPU of the other size.
+			bound := *report.Plan.Job.TaskGroups[0].Tasks[0].Resources.Devices[0].Count
+			others := map[uint64][]string{22: {nomadtest.UUID(2, 0), nomadtest.UUID(3, 0)}, 40: {nomadtest.UUID(0, 0), nomadtest.UUID(1, 0)}}[bound]
+			other := others[0]
+			if other == report.Outcomes[0].GPUs[0] { // where the group is that runs
+				other = others[1]
+			}
+			w.nomad.Do(func(n *nomadtest.Nomad) { n.FinishOn(other, "mixed") })
+			all, err = w.Replan(t.Context(), "*", []string{"mixed"}, options(planner.Soft), 1, false)
+			must.NoError(t, err)
+			must.Eq(t, "", all[0].Error)
+			must.True(t, all[0].Changed)
+			must.True(t, all[0].Report.AsPlanned())
+			must.Eq(t, pin, all[0].Report.Plan.Groups[0].Pin) // the one that was asked for
+			must.Len(t, 1, all[0].Report.Outcomes)
+			must.Eq(t, []string{other}, all[0].Report.Outcomes[0].GPUs)
+			must.Len(t, 2, w.allocs("mixed"))
+			must.SliceContains(t, w.allocs("mixed"), before[0])
+		})
+	}
+}
+
+// A profile that has changed since restarts nothing when jobs are planned again.
+func TestReplanAfterAChangedProfile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nomadtest.Nodes(2, gpu())...)
+	must.NoError(t, w.table.PutProfile(t.Context(), "llama", allocator.Profile{BaseMiB: 5000}))
+	web := job("web", 1, 1)
+	web.Meta = map[string]string{planner.MetaProfile: "llama"}
+	_, err := w.Run(t.Context(), web, options(planner.Shortlist))
+	must.NoError(t, err)
+	before := w.allocs("web")
+	must.NoError(t, w.table.PutProfile(t.Context(), "llama", allocator.Profile{BaseMiB: 9000}))
+	_, err = w.Replan(t.Context(), "*", nil, options(planner.Shortlist), 4, false)
+	must.NoError(t, err)
+	must.Eq(t, before, w.allocs("web"))
+}
+
+func TestReplanErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nomadtest.Node(0, gpu()))
+	unplanned, everywhere := job("unplanned", 3, 1), job("everywhere", 1, 1)
+	everywhere.Type = &[]string{api.JobTypeSystem}[0]
+	w.nomad.Do(func(n *nomadtest.Nomad) { n.Register(unplanned) })
+	_, err := w.Run(t.Context(), everywhere, options(planner.Shortlist))
+	must.NoError(t, err)
+	replan := func(only ...string) ([]live.Replanned, error) {
+		return w.Replan(t.Context(), "*", only, options(planner.Shortlist), 4, false)
+	}
+	_, err = replan("unplanned", "nonesuch")
+	must.ErrorIs(t, err, live.ErrNoJob)
+	must.ErrorContains(t, err, `"nonesuch"`)
+	all, err := replan()
+	must.NoError(t, err)
+	must.SliceEmpty(t, all)
+	all, err = replan("unplanned", "everywhere")
+	must.NoError(t, err)
+	must.StrContains(t, all[0].Error, "runs on every node")
+	must.StrContains(t, all[1].Error, "no planner has planned it")
+
+	w.store.Fail(allocator.ErrUnavailable)
+	_, err = replan()
+	must.ErrorIs(t, err, allocator.ErrUnavailable)
+}

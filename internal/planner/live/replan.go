@@ -2,6 +2,8 @@ package live
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -10,7 +12,7 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// Replanned is what became of one job that bears pins.
+// Replanned is what became of one job that a planner has planned.
 type Replanned struct {
 	Job       string   `json:"job"`
 	Namespace string   `json:"namespace"`
@@ -20,29 +22,37 @@ type Replanned struct {
 	Error     string   `json:"error,omitempty"` // why this job was left as it is
 }
 
-// Replan looks at all jobs that bear pins, or at those of these IDs, and plans
-// anew where instances wait or where fewer than threshold nodes of a shortlist
-// are left. Tasks that run are not restarted. What cannot be done for one job
-// does not keep the others from it.
+// ErrNoJob is returned for an ID that no job has which runs or waits.
+var ErrNoJob = errors.New("no such job")
+
+// errNotPlanned means that a job is none to be planned again.
+var errNotPlanned = errors.New("cannot be planned again")
+
+// Replan looks at all jobs that a planner has planned, or at those of these IDs,
+// and plans anew where instances wait or where fewer than threshold nodes of a
+// shortlist are left. Tasks that run are not restarted. What cannot be done for
+// one job does not keep the others from it; without the table, nothing can be
+// done for any. The error matches ErrNoJob if one of the IDs is unknown.
 func (s *Site) Replan(ctx context.Context, space string, only []string, options planner.Options, threshold int, dryRun bool) ([]Replanned, error) {
-	stubs, _, err := s.nomad.Jobs().List((&api.QueryOptions{Namespace: space}).WithContext(ctx))
+	if _, err := s.table.Snapshot(ctx); err != nil {
+		return nil, err
+	}
+	stubs, err := s.jobs(ctx, space, only)
 	if err != nil {
-		return nil, asked("list the jobs", err)
+		return nil, err
 	}
 	options.Replan = true
 	all := []Replanned{}
 	for _, stub := range stubs {
-		if stub.Stop || stub.ParentID != "" || len(only) > 0 && !slices.Contains(only, stub.ID) {
+		one, err := s.replan(ctx, stub, options, threshold, dryRun)
+		if errors.Is(err, errNotPlanned) && len(only) == 0 {
 			continue
 		}
-		one, err := s.replan(ctx, stub, options, threshold, dryRun)
 		if err != nil {
 			one = &Replanned{Error: err.Error()}
 		}
-		if one != nil {
-			one.Job, one.Namespace = stub.ID, stub.Namespace
-			all = append(all, *one)
-		}
+		one.Job, one.Namespace = stub.ID, stub.Namespace
+		all = append(all, *one)
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
@@ -50,15 +60,33 @@ func (s *Site) Replan(ctx context.Context, space string, only []string, options 
 	return all, nil
 }
 
-// replan returns nil for a job that bears no pins.
+// jobs lists the jobs that are not stopped, or those of these IDs.
+func (s *Site) jobs(ctx context.Context, space string, only []string) ([]*api.JobListStub, error) {
+	stubs, _, err := s.nomad.Jobs().List((&api.QueryOptions{Namespace: space}).WithContext(ctx))
+	if err != nil {
+		return nil, asked("list the jobs", err)
+	}
+	known := map[string]bool{}
+	stubs = slices.DeleteFunc(stubs, func(stub *api.JobListStub) bool {
+		known[stub.ID] = known[stub.ID] || !stub.Stop
+		return stub.Stop || stub.ParentID != "" || len(only) > 0 && !slices.Contains(only, stub.ID)
+	})
+	for _, id := range only {
+		if !known[id] {
+			return nil, fmt.Errorf("%w: Nomad has no job %q in namespace %s, or it was stopped", ErrNoJob, id, space)
+		}
+	}
+	return stubs, nil
+}
+
 func (s *Site) replan(ctx context.Context, stub *api.JobListStub, options planner.Options, threshold int, dryRun bool) (*Replanned, error) {
 	q := (&api.QueryOptions{Namespace: stub.Namespace}).WithContext(ctx)
 	job, _, err := s.nomad.Jobs().Info(stub.ID, q)
 	if err != nil {
 		return nil, asked("read job "+stub.ID, err)
 	}
-	if !planner.BearsPins(job) {
-		return nil, nil
+	if whyNot := planner.MayReplan(job); whyNot != "" {
+		return nil, fmt.Errorf("%w: %s", errNotPlanned, whyNot)
 	}
 	cluster, err := s.read(ctx, job)
 	if err != nil {

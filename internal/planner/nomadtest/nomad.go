@@ -2,6 +2,7 @@ package nomadtest
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 
@@ -135,6 +136,17 @@ func (n *Nomad) Finish(id string) {
 	ended := alloc.Copy()
 	ended.ClientStatus = structs.AllocClientStatusComplete
 	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{ended}))
+}
+
+// FinishOn lets the allocations on a GPU end well, but for those of one job.
+func (n *Nomad) FinishOn(gpu, but string) {
+	for _, alloc := range n.Allocs() {
+		for _, task := range alloc.AllocatedResources.Tasks {
+			if alloc.JobID != but && slices.ContainsFunc(task.Devices, func(d *structs.AllocatedDeviceResource) bool { return d.Name == gpu }) {
+				n.Finish(alloc.ID)
+			}
+		}
+	}
 }
 
 // Convert goes through the form in which jobs travel.
