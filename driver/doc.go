@@ -15,6 +15,7 @@
 //	start.go  claim.go                StartTask, step by step
 //	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
 //	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use
+//	network.go  netfiles.go           a group's network and its hosts and resolv.conf files
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them
 //	recover.go  watch.go              taking up tasks of an earlier process; how a task's end is known
 //	takeover.go                       taking up tasks of Nomad's own driver, under whose name this one can serve
@@ -25,7 +26,7 @@
 //	reconcile.go  owngpus.go          claims that nobody stands behind
 //	logs.go  checkpoint.go  fifo.go  holder.go   output into Nomad's pipes
 //	images.go                         removal of images that nobody uses
-//	exec.go  stats.go  events.go  network.go  fingerprint.go   one family of calls each
+//	exec.go  stats.go  events.go  fingerprint.go   one family of calls each
 //
 // # What holds
 //

@@ -48,6 +48,7 @@ type services struct {
 	keeper    *keeper
 	images    *images
 	sandboxes *sandboxes
+	hosts     hostsFiles
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/nomad/drivers/shared/hostnames"
-	"github.com/hashicorp/nomad/drivers/shared/resolvconf"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
@@ -165,29 +163,6 @@ func (s *start) checkRuntime() error {
 	return fmt.Errorf("requested docker runtime %q was not found; docker has %q: install the NVIDIA Container Toolkit, "+
 		"run `nvidia-ctk runtime configure --runtime=docker` and restart docker, or set nvidia_runtime to the runtime's name",
 		runtime, info.Runtimes)
-}
-
-// networkFiles writes the hosts and resolv.conf files of a task in a group's network,
-// where Docker writes none. A task that chose another network gets Docker's.
-func (s *start) networkFiles() error {
-	if s.task.DNS != nil {
-		dns, err := resolvconf.GenerateDNSMount(s.task.TaskDir().Dir, s.task.DNS)
-		if err != nil {
-			return fmt.Errorf("cannot write the task's resolv.conf: %w", err)
-		}
-		s.order.files = append(s.order.files, dns)
-	}
-	if s.task.NetworkIsolation == nil || s.order.job.NetworkMode != "" {
-		return nil
-	}
-	hosts, err := hostnames.GenerateEtcHostsMount(s.task.AllocDir, s.task.NetworkIsolation, s.order.job.ExtraHosts)
-	if err != nil {
-		return fmt.Errorf("cannot write the group's hosts file: %w", err)
-	}
-	if hosts != nil {
-		s.order.files = append(s.order.files, hosts)
-	}
-	return nil
 }
 
 func (s *start) pullImage() error {
