@@ -97,21 +97,3 @@ func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Co
 	}
 	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
 }
-
-// Inspect reads one GPU's claims and cordon; its state is left out. The error
-// matches ErrUnreadable if the claims cannot be read.
-func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
-	claims, err := t.store.Get(ctx, ClaimsKey(gpu))
-	if err != nil {
-		return GPU{}, err
-	}
-	ledger, err := DecodeLedger(claims.Value)
-	if err != nil {
-		return GPU{}, fmt.Errorf("key %s: %w", ClaimsKey(gpu), err)
-	}
-	cordon, err := t.store.Get(ctx, CordonKey(gpu))
-	if err != nil {
-		return GPU{}, err
-	}
-	return GPU{ID: gpu, Ledger: ledger, Cordon: decodeCordon(cordon.Value)}, nil
-}

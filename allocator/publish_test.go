@@ -35,6 +35,33 @@ func TestTable_PutGPU_writes_changes_only(t *testing.T) {
 	must.Eq(t, noon, snapshot.GPUs[0].State.UpdatedAt)
 }
 
+// What was written of one node or GPU can be read without the rest of the table.
+func TestTable_Node_and_State(t *testing.T) {
+	t.Parallel()
+	table, store := newTable(t)
+	node, err := table.Node(t.Context(), "host-1")
+	must.NoError(t, err)
+	must.Eq(t, "", node.Name)
+	state, err := table.State(t.Context(), "GPU-1")
+	must.NoError(t, err)
+	must.Eq(t, "", state.Node)
+
+	must.NoError(t, table.PutNode(t.Context(), allocator.NodeState{Name: "host-1", GPUs: []allocator.GPUID{"GPU-1"}}))
+	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
+	node, err = table.Node(t.Context(), "host-1")
+	must.NoError(t, err)
+	must.Eq(t, []allocator.GPUID{"GPU-1"}, node.GPUs)
+	must.Eq(t, noon, node.LastSeen)
+	state, err = table.State(t.Context(), "GPU-1")
+	must.NoError(t, err)
+	must.Eq(t, gpuState().Model, state.Model)
+
+	must.NoError(t, store.Apply(t.Context(), []allocator.Write{{Key: "nodes/host-2", Value: []byte("null")}}))
+	_, err = table.Node(t.Context(), "host-2")
+	must.ErrorIs(t, err, allocator.ErrUnreadable)
+	must.ErrorContains(t, err, "nodes/host-2")
+}
+
 func TestTable_PutGPU_leaves_the_claims(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)

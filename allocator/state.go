@@ -38,6 +38,9 @@ type NodeState struct {
 	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
 	LastSeen time.Time `json:"last_seen"`
 
+	// GPUs are those that the device plugin last found, offered or not, sorted.
+	GPUs []GPUID `json:"gpus,omitempty"`
+
 	// LeaseSeconds is how long the node's lease lasts without being renewed;
 	// 0 if it has none. See Snapshot.Liveness.
 	LeaseSeconds int `json:"lease_seconds,omitempty"`

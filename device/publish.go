@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -34,9 +36,9 @@ type publisher struct {
 
 	table   *lazyTable
 	written map[allocator.GPUID]allocator.GPUState
-	driver  string    // as last written with the node
-	beat    time.Time // of the last complete writing
-	fault   string    // already told to the operator
+	node    allocator.NodeState // as last written
+	beat    time.Time           // of the last complete writing
+	fault   string              // already told to the operator
 }
 
 func newPublisher(logger hclog.Logger, b *board[inventory], table *lazyTable) *publisher {
@@ -81,7 +83,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 	if err != nil {
 		return err
 	}
-	node, err := os.Hostname()
+	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("finding the node's name: %w", err)
 	}
@@ -90,7 +92,8 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 		p.written = map[allocator.GPUID]allocator.GPUState{}
 	}
 	var errs []error
-	for id, state := range gpuStates(i, node) {
+	states := gpuStates(i, host)
+	for id, state := range states {
 		if last, done := p.written[id]; done && !worthWriting(last, state) {
 			continue
 		}
@@ -100,15 +103,16 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 		}
 		p.written[id] = state
 	}
-	if due || p.driver != i.driver {
-		errs = append(errs, table.PutNode(ctx, allocator.NodeState{
-			Name: node, Version: version.Version, Driver: i.driver, Address: nodeAddress(),
-		}))
+	node := allocator.NodeState{
+		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(), GPUs: slices.Sorted(maps.Keys(states)),
+	}
+	if due || !reflect.DeepEqual(node, p.node) {
+		errs = append(errs, table.PutNode(ctx, node))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	p.driver = i.driver
+	p.node = node
 	if due {
 		p.beat = time.Now()
 	}

@@ -24,6 +24,7 @@ func TestStatesReachTheTable(t *testing.T) {
 	must.Eq(t, version.Version, s.Nodes[0].Version)
 	must.Eq(t, "550", s.Nodes[0].Driver)
 	must.Eq(t, nodeAddress(), s.Nodes[0].Address)
+	must.Eq(t, []allocator.GPUID{"GPU-1"}, s.Nodes[0].GPUs)
 	state := s.GPUs[0].State
 	must.Eq(t, "GPU-1", s.GPUs[0].ID)
 	must.Eq(t, node, state.Node)

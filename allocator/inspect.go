@@ -1,0 +1,49 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+)
+
+// Inspect reads one GPU's claims and cordon; its state is left out. The error
+// matches ErrUnreadable if the claims cannot be read.
+func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
+	claims, err := t.store.Get(ctx, ClaimsKey(gpu))
+	if err != nil {
+		return GPU{}, err
+	}
+	ledger, err := DecodeLedger(claims.Value)
+	if err != nil {
+		return GPU{}, fmt.Errorf("key %s: %w", ClaimsKey(gpu), err)
+	}
+	cordon, err := t.store.Get(ctx, CordonKey(gpu))
+	if err != nil {
+		return GPU{}, err
+	}
+	return GPU{ID: gpu, Ledger: ledger, Cordon: decodeCordon(cordon.Value)}, nil
+}
+
+// Node reads what a node's device plugin said of it: the zero state if it never
+// did. The error matches ErrUnreadable if that cannot be read.
+func (t *Table) Node(ctx context.Context, name string) (NodeState, error) {
+	return get[NodeState](ctx, t.store, NodeKey(name))
+}
+
+// State reads what a GPU's device plugin said of it: the zero state if none did.
+// The error matches ErrUnreadable if that cannot be read.
+func (t *Table) State(ctx context.Context, gpu GPUID) (GPUState, error) {
+	return get[GPUState](ctx, t.store, StateKey(gpu))
+}
+
+func get[T state](ctx context.Context, store Store, key string) (T, error) {
+	var none T
+	entry, err := store.Get(ctx, key)
+	if err != nil {
+		return none, err
+	}
+	found, err := decodeState[T](entry.Value)
+	if err != nil {
+		return none, fmt.Errorf("key %s: %w", key, err)
+	}
+	return found, nil
+}
