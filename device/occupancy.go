@@ -29,11 +29,6 @@ type occupancy struct {
 	uncertain    bool // nothing can be said of unmanagedMiB now
 }
 
-// idleMiB is what a GPU may have in use that no process is listed with. Idle
-// GPUs were seen to use some hundred MiB, and up to 912 where NVML does not
-// tell the driver's reserve apart.
-const idleMiB = 1024
-
 // occupy finds out who uses a GPU, from its claims and from what is known of
 // its processes. Claims that were never read leave it uncertain.
 func occupy(g nvml.GPU, unitMiB uint64, held holdings, users map[int]user) occupancy {
@@ -143,14 +138,14 @@ func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, people uint6
 		slices += s.mib
 	}
 	if !isListed || t.silent || t.vague {
-		return beyond(m.UsedMiB, slices+t.unknown+idleMiB), false
+		return beyond(m.UsedMiB, slices+t.unknown+allocator.IdleMiB), false
 	}
 	unmanaged := beyond(t.foreign, people)
 	for _, s := range all {
 		unmanaged += beyond(s.usedMiB, s.mib)
 	}
 	if m.ReservedMiB != nil { // else what the driver keeps is part of the use
-		unmanaged += beyond(m.UsedMiB, t.listed+idleMiB)
+		unmanaged += beyond(m.UsedMiB, t.listed+allocator.IdleMiB)
 	}
 	return unmanaged, false
 }

@@ -24,7 +24,7 @@ func TestUnmanagedMemory(t *testing.T) {
 		"container started by hand":       {func(s *scene) { s.uses(1, 2002, "x") }, 2002, false},
 		"program of a person":             {func(s *scene) { s.uses(1, 2002, "") }, 2002, false},
 		"both beside a task":              {func(s *scene) { s.claim("c", 0, 1, 2, 3).uses(1, 10, "c").uses(2, 2000, "") }, 2000, false},
-		"use without a process":           {func(s *scene) { s.total(3000) }, 3000 - idleMiB, false},
+		"use without a process":           {func(s *scene) { s.total(3000) }, 3000 - allocator.IdleMiB, false},
 
 		// Nomad's own Docker driver makes no claim and hands the booking on.
 		"task without a claim":        {func(s *scene) { s.uses(1, 1900, "x", bookingOf(4, 5)) }, 0, false},
@@ -34,8 +34,8 @@ func TestUnmanagedMemory(t *testing.T) {
 		"process is not known":        {func(s *scene) { s.stranger(1, 7000) }, 0, false},
 		"its use is not told either":  {func(s *scene) { s.stranger(1, -1).total(7000) }, 0, true},
 		"task's use is not told":      {func(s *scene) { s.claim("c", 0, 1).uses(1, -1, "c").total(2048 + 1000) }, 0, false},
-		"and the total is far beyond": {func(s *scene) { s.claim("c", 0, 1).uses(1, -1, "c").total(6000) }, 6000 - 2048 - idleMiB, false},
-		"no list of processes":        {func(s *scene) { s.gpu.Processes = nil; s.claim("c", 0, 1).total(6000) }, 6000 - 2048 - idleMiB, false},
+		"and the total is far beyond": {func(s *scene) { s.claim("c", 0, 1).uses(1, -1, "c").total(6000) }, 6000 - 2048 - allocator.IdleMiB, false},
+		"no list of processes":        {func(s *scene) { s.gpu.Processes = nil; s.claim("c", 0, 1).total(6000) }, 6000 - 2048 - allocator.IdleMiB, false},
 		"people's units explain":      {func(s *scene) { s.people(2).uses(1, 2000, "") }, 0, false},
 		"but no more than they are":   {func(s *scene) { s.people(2).uses(1, 2100, "") }, 52, false},
 		"a reservation explains none": {func(s *scene) { s.reserve(2).uses(1, 2000, "") }, 2000, false},
