@@ -111,13 +111,29 @@ func (p *Plugin) assert(s *services, h *handle) {
 	}
 	err := h.confirmClaim(s.table)
 	switch {
-	case err == nil || h.ctx.Err() != nil:
+	case h.ctx.Err() != nil || !h.isNews(err):
+	case err == nil:
+		p.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
 	case errors.Is(err, allocator.ErrHeld):
 		p.logger.Error("two tasks use the same GPU memory: the table gives the units of a running task to another", "task_id", h.task.ID, "error", err)
 		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+err.Error())
 	default:
 		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
 	}
+}
+
+// isNews notes how the last try to confirm the claim went, and reports whether that is
+// another way than the one before: what lasts is told once.
+func (h *handle) isNews(err error) bool {
+	h.claimMu.Lock()
+	defer h.claimMu.Unlock()
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	news := trouble != h.trouble
+	h.trouble = trouble
+	return news
 }
 
 // confirmClaim writes the claim as it should be, unless the task is being destroyed:

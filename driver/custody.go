@@ -45,6 +45,14 @@ func (c *custody) try(attempt string) bool {
 	return true
 }
 
+// taken reports whether somebody has the attempt.
+func (c *custody) taken(attempt string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, taken := c.held[attempt]
+	return taken
+}
+
 // giveUp lets the next party have the attempt.
 func (c *custody) giveUp(attempt string) {
 	c.mu.Lock()

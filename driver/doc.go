@@ -23,7 +23,7 @@
 //	release.go  journal.go            the end of an attempt: container gone, claim released, over restarts
 //	custody.go  tenancy.go            who looks after an attempt: in this process, and on this node
 //	orphans.go  sweep.go  sandboxes.go   what nobody looks after
-//	reconcile.go  owngpus.go          claims that nobody stands behind
+//	reconcile.go  home.go  remarks.go   what the table says of this node's GPUs, against what runs
 //	logs.go  checkpoint.go  fifo.go  holder.go   output into Nomad's pipes
 //	images.go                         removal of images that nobody uses
 //	exec.go  stats.go  events.go  fingerprint.go   one family of calls each

@@ -55,6 +55,8 @@ type Table interface {
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Inspect(ctx context.Context, gpu allocator.GPUID) (allocator.GPU, error)
+	Node(ctx context.Context, name string) (allocator.NodeState, error)
+	State(ctx context.Context, gpu allocator.GPUID) (allocator.GPUState, error)
 	Reach(ctx context.Context) error
 	Close() error
 }

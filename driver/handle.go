@@ -65,6 +65,7 @@ type handle struct {
 
 	claimMu sync.Mutex // held while the claim is asserted
 	over    bool       // under claimMu: the claim may not be asserted any more
+	trouble string     // under claimMu: why it could not be asserted the last time
 }
 
 func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocator.Booking, engine string, found docker.Container) *handle {

@@ -128,6 +128,7 @@ func (p *Plugin) serve(s settings) error {
 		journal:        openJournal(s.StateDir),
 		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
+		home:           openHome(s.StateDir),
 		engine:         engine,
 		table:          table,
 		since:          time.Now(),

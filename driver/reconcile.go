@@ -9,24 +9,117 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// reconcileLoop compares the claims on this node's GPUs with what runs here: those
-// that nobody stands behind are released, those of running tasks are confirmed by
-// assertLoop. A GPU is known to be this node's once a task was booked on it.
+// strayAge is how long after its start the plugin leaves containers to Nomad, which asks
+// for its tasks one after the other.
+const strayAge = 2 * time.Minute
+
+// reconcileLoop compares what the table says of this node's GPUs with what runs here, and
+// with what the device plugin sees on them. Claims that nobody stands behind are
+// released, those of running tasks are confirmed by assertLoop, the rest is told.
 func (p *Plugin) reconcileLoop(s *services) {
 	s.keeper.tenancy.sole(time.Now()) // from now on it counts
+	var bulletin bulletin
 	every(p.ctx, p.pace.assert, func() {
-		for _, gpu := range s.keeper.own.all() {
-			if _, err := s.keeper.reconcile(p.ctx, gpu, time.Now()); err != nil {
-				p.logger.Warn("the claims on a GPU cannot be compared with what runs here", "gpu", gpu, "error", err)
+		round := s.keeper.compare(p.ctx, time.Now())
+		news, over := bulletin.after(append(round, toTasks(round, p.tasks.all())...))
+		if p.ctx.Err() != nil {
+			return
+		}
+		for _, r := range news {
+			p.tell(r)
+		}
+		for _, r := range over {
+			if r.task == nil {
+				p.logger.Info("no longer so", "gpu", r.gpu, "was", r.text)
 			}
 		}
 	})
 }
 
+// tell tells the operator, or the task that a remark is for.
+func (p *Plugin) tell(r remark) {
+	if r.task != nil {
+		p.announcer.tell(r.task, "GPU "+string(r.gpu)+": "+r.text)
+		return
+	}
+	p.logger.Warn(r.text, "gpu", r.gpu)
+}
+
+// compare makes one round over this node's GPUs. It releases the claims that were left
+// behind and returns what there is to tell.
+func (k *keeper) compare(ctx context.Context, now time.Time) []remark {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	node, err := k.table.Node(ctx, k.home.host)
+	if errors.Is(err, allocator.ErrUnavailable) {
+		return notCompared("with what the device plugin lists", "", err)
+	}
+	gpus := k.home.gpus(node.GPUs)
+	if len(gpus) == 0 {
+		return nil
+	}
+	all := notCompared("with what the device plugin lists", "", err)
+	if err == nil {
+		all = silence(k.home.host, node, now)
+	}
+	reports := len(all) == 0
+	strays, err := k.strays(ctx, now)
+	all = append(all, notCompared("with the containers", "", err)...)
+	for _, gpu := range gpus {
+		view, err := k.view(ctx, gpu, reports, now)
+		view.strays = strays
+		all = append(all, notCompared("with what runs here", gpu, err)...)
+		all = append(all, view.remarks()...)
+	}
+	return all
+}
+
+// notCompared is the remark on what could not be found out, if there is an error.
+func notCompared(with string, gpu allocator.GPUID, err error) []remark {
+	if err == nil {
+		return nil
+	}
+	text := "claims cannot be compared " + with + "; trying again: "
+	return []remark{{about: text + string(gpu), gpu: gpu, text: text + err.Error()}}
+}
+
+// view looks at one GPU, after what was left behind on it is released.
+func (k *keeper) view(ctx context.Context, gpu allocator.GPUID, reports bool, now time.Time) (outlook, error) {
+	_, failed := k.reconcile(ctx, gpu, now)
+	found, err := k.table.Inspect(ctx, gpu)
+	if err != nil {
+		return outlook{gpu: allocator.GPU{ID: gpu}}, err // it is why the other failed, too
+	}
+	view := outlook{gpu: found}
+	for _, claim := range found.Claims() {
+		if k.home.whose(gpu, claim) == anothers {
+			view.anothers = append(view.anothers, claim)
+		}
+	}
+	state, err := k.table.State(ctx, gpu)
+	if reports && state.Node == k.home.host {
+		view.gpu.State = state
+	}
+	return view, errors.Join(failed, err)
+}
+
+// strays are the containers of this driver that run on GPUs and that nobody in this
+// process looks after.
+func (k *keeper) strays(ctx context.Context, now time.Time) ([]Found, error) {
+	if now.Sub(k.since) < strayAge {
+		return nil, nil
+	}
+	found, err := Look(ctx, k.engine)
+	return slices.DeleteFunc(found, func(f Found) bool {
+		return !f.Running || len(f.GPUs) == 0 || k.custody.taken(f.Attempt)
+	}), err
+}
+
 // reconcile releases the claims on a GPU of this node whose tasks are proven gone, and
 // returns them. Such claims come from a table that was restored from an old copy, and
 // from a node that lost its state_dir. What the journal knows, or anybody looks after,
-// has an end of its own; what people hold outside Nomad is theirs.
+// has an end of its own; what people hold outside Nomad is theirs, and what other nodes
+// hold is theirs.
 func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Time) (released []allocator.Claim, err error) {
 	if since, alone := k.tenancy.sole(now); !alone || now.Sub(since) < residueAge {
 		return nil, nil // an earlier process may be about to create a container
@@ -39,6 +132,9 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 	}
 	var failed []error
 	for _, claim := range found.Claims() {
+		if k.home.whose(gpu, claim) != own {
+			continue
+		}
 		gone, err := k.release(ctx, gpu, claim)
 		if gone {
 			released = append(released, claim)
@@ -50,9 +146,6 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 
 // release gives back a claim that nobody stands behind, and reports whether it did.
 func (k *keeper) release(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
-	if claim.State != allocator.Claimed && claim.State != allocator.Running {
-		return false, nil
-	}
 	if !k.custody.try(claim.Attempt) {
 		return false, nil
 	}

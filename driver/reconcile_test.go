@@ -38,8 +38,9 @@ func TestReconcile(t *testing.T) {
 				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
 			k := &keeper{
 				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
-				engine: w.engine, table: w.table,
+				engine: w.engine, table: w.table, home: openHome(w.stateDir),
 			}
+			k.home.learn(allocator.Owner{Node: "node", NodeName: "node-1"}, []allocator.GPUID{gpuA})
 			t.Cleanup(k.tenancy.end)
 			k.tenancy.sole(now.Add(-c.alone))
 			c.prepare(t, w, k)

@@ -207,3 +207,17 @@ func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 	eventually(t, func() bool { return d.told("gives this running task's GPU memory to another task") })
 	must.SliceLen(t, 1, w.engine.running())
 }
+
+// A claim that cannot be confirmed for long is told of once, and so is its end.
+func TestTroubleWithAClaimIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var h handle
+	for n, round := range []struct {
+		err  error
+		news bool
+	}{
+		{nil, false}, {allocator.ErrHeld, true}, {allocator.ErrHeld, false}, {allocator.ErrUnavailable, true}, {nil, true}, {nil, false},
+	} {
+		must.Eq(t, round.news, h.isNews(round.err), must.Sprint("round ", n))
+	}
+}

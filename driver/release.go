@@ -24,7 +24,7 @@ type keeper struct {
 	journal        journal
 	tenancy        *tenancy
 	custody        *custody
-	own            ownGPUs
+	home           *home
 	engine         Containers
 	table          Table
 	since          time.Time         // when this process began
@@ -34,7 +34,7 @@ type keeper struct {
 
 // begin notes the attempt before anything is taken for it, and takes custody of it.
 func (k *keeper) begin(ctx context.Context, a attempt) error {
-	k.own.add(a.GPUs)
+	k.home.learn(a.Owner, a.GPUs)
 	if err := k.custody.take(ctx, a.ID); err != nil {
 		return err
 	}

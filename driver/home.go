@@ -1,0 +1,95 @@
+package driver
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/renameio/v2"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// home is what is known of the node that the plugin works on. Nobody tells a task driver
+// that: Nomad's ID and name of the node come with each task, and so do GPUs that are
+// surely here. The ID is kept over restarts, for then there may be no task to tell it.
+type home struct {
+	host string // as the device plugin names the node in the table
+	path string // of the file with the ID
+
+	mu     sync.Mutex
+	id     string // Nomad's; empty until known
+	name   string // likewise
+	booked map[allocator.GPUID]bool
+}
+
+// openHome reads what an earlier process learned.
+func openHome(stateDir string) *home {
+	h := &home{path: filepath.Join(stateDir, "node_id"), booked: map[allocator.GPUID]bool{}}
+	h.host, _ = os.Hostname() // without it only GPUs with tasks are known
+	id, _ := os.ReadFile(h.path)
+	h.id = strings.TrimSpace(string(id))
+	return h
+}
+
+// learn takes in what a task tells: where it is, and which GPUs were booked for it.
+func (h *home) learn(owner allocator.Owner, gpus []allocator.GPUID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, gpu := range gpus {
+		h.booked[gpu] = true
+	}
+	if owner.NodeName != "" {
+		h.name = owner.NodeName
+	}
+	if owner.Node == "" || owner.Node == h.id {
+		return
+	}
+	h.id = owner.Node
+	_ = renameio.WriteFile(h.path, []byte(h.id+"\n"), 0o600) // else the next process learns it from its first task
+}
+
+// gpus are the node's: those that tasks were booked on, and those that its device plugin
+// lists.
+func (h *home) gpus(listed []allocator.GPUID) []allocator.GPUID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := maps.Clone(h.booked)
+	for _, gpu := range listed {
+		all[gpu] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// whose tells whether a claim on a GPU of this node is a task's of this node.
+type whose int
+
+const (
+	unknown  whose = iota // it cannot be told, or nobody here has to care
+	own                   // it is this node's
+	anothers              // it is another node's, on a GPU that is here
+)
+
+// whose judges a claim. Two nodes may have one host name, and then each is told of the
+// other's GPUs: so a name proves something only on a GPU that was booked here, where a
+// claim with another ID is from before the node was registered anew.
+func (h *home) whose(gpu allocator.GPUID, claim allocator.Claim) whose {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sameName := claim.NodeName == h.name || h.name == "" && claim.NodeName == h.host
+	switch {
+	case claim.State != allocator.Claimed && claim.State != allocator.Running:
+		return unknown // a person's, or a planner's
+	case claim.Node != "" && claim.Node == h.id:
+		return own
+	case h.booked[gpu] && (claim.Node == "" || sameName):
+		return own
+	case h.id != "" && claim.Node != "" && (h.booked[gpu] || sameName):
+		return anothers
+	default:
+		return unknown
+	}
+}

@@ -1,0 +1,166 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// deviceSilence is how long the node's device plugin may say nothing until what it said
+// last counts no more: several of its regular reports.
+const deviceSilence = 3 * time.Minute
+
+// remark is something that people should know of this node or of one of its GPUs.
+type remark struct {
+	about string              // what it is about; two remarks of a round never have the same
+	gpu   allocator.GPUID     // empty: the node
+	size  uint64              // if it grows, it is worth telling again
+	text  string              // what is seen, and what to do
+	tasks bool                // those that have a slice of the GPU should know as well
+	task  *drivers.TaskConfig // that is told; nil: the operator
+}
+
+// toTasks are the remarks once more, for each running task that should know.
+func toTasks(round []remark, tasks []*handle) (all []remark) {
+	for _, r := range round {
+		for _, h := range tasks {
+			if r.tasks && h.running() && slices.Contains(gpusOf(h.bookings), r.gpu) {
+				again := r
+				again.about, again.task = r.about+" for "+h.task.ID, h.task
+				all = append(all, again)
+			}
+		}
+	}
+	return all
+}
+
+// outlook is what is known of one GPU of this node, once the claims that were left
+// behind are released.
+type outlook struct {
+	gpu      allocator.GPU     // its state is zero if this node's device plugin does not report it now
+	anothers []allocator.Claim // that are other nodes'
+	strays   []Found           // containers that run on it, and that no task stands behind
+}
+
+// remarks compares the claims on a GPU with what runs on it.
+func (o outlook) remarks() []remark {
+	all := o.use()
+	add := func(about, format string, args ...any) {
+		all = append(all, remark{about: about + " on " + string(o.gpu.ID), gpu: o.gpu.ID, text: fmt.Sprintf(format, args...)})
+	}
+	for _, c := range o.anothers {
+		add("claim of "+c.Attempt, "units %s (%d MiB) are claimed by %s of node %s (%s), which is not this one, so the claim stays; "+
+			"`nomad-gpu-mem doctor` tells whether its task is gone, and mends it", c.Units, o.mib(c), c.Owner, c.NodeName, c.Node)
+	}
+	for _, c := range o.unclaimed() {
+		add("container "+c.ID, "container %s of allocation %s runs on it without a claim, and no task of Nomad's stands behind it, "+
+			"so its memory counts as free; gc.dangling_containers removes it, or `docker rm -f %s`", c.Name, c.Alloc, c.Name)
+	}
+	return all
+}
+
+// use compares the claims with the memory that is in use, as the device plugin sees it.
+func (o outlook) use() (all []remark) {
+	if o.gpu.State.Node == "" {
+		return nil
+	}
+	unmanaged, unattributed := o.gpu.Unexplained()
+	if unmanaged > 0 {
+		all = append(all, remark{
+			about: "unmanaged use of " + string(o.gpu.ID), gpu: o.gpu.ID, size: o.units(unmanaged), tasks: true,
+			text: fmt.Sprintf("%d MiB are in use by processes that hold no slice, or by tasks beyond theirs (%s), so a task may find less "+
+				"than its slice; nvidia-smi shows the processes: end them, or take a slice for them with `nomad-gpu-mem claim`",
+				unmanaged, o.holders()),
+		})
+	}
+	if unattributed > 0 {
+		all = append(all, remark{
+			about: "unattributed use of " + string(o.gpu.ID), gpu: o.gpu.ID, size: o.units(unattributed),
+			text: fmt.Sprintf("%d MiB more are in use than is claimed (%s), and it cannot be told by whom; nvidia-smi shows the processes",
+				unattributed, o.holders()),
+		})
+	}
+	return all
+}
+
+// unclaimed are the strays that have no claim.
+func (o outlook) unclaimed() []Found {
+	claims := o.gpu.Claims()
+	return slices.DeleteFunc(slices.Clone(o.strays), func(f Found) bool {
+		return !slices.Contains(f.GPUs, o.gpu.ID) ||
+			slices.ContainsFunc(claims, func(c allocator.Claim) bool { return c.Attempt == f.Attempt })
+	})
+}
+
+// holders names who holds how much.
+func (o outlook) holders() string {
+	var all []string
+	for _, claim := range o.gpu.Claims() {
+		all = append(all, fmt.Sprintf("%s %s %d MiB", claim.Owner, claim.State, o.mib(claim)))
+	}
+	if len(all) == 0 {
+		return "nothing is claimed"
+	}
+	return strings.Join(all, ", ")
+}
+
+func (o outlook) mib(claim allocator.Claim) uint64 {
+	return uint64(len(claim.Units)) * o.gpu.Ledger.UnitMiB
+}
+
+// units is an amount in units, rounded up: what is less than one more is not worth
+// telling again.
+func (o outlook) units(mib uint64) uint64 {
+	unit := max(o.gpu.State.UnitMiB, 1)
+	return (mib + unit - 1) / unit
+}
+
+// silence is the remark on a device plugin that does not report.
+func silence(host string, node allocator.NodeState, now time.Time) []remark {
+	since := "has not reported"
+	switch {
+	case now.Sub(node.LastSeen) < deviceSilence:
+		return nil
+	case !node.LastSeen.IsZero():
+		since = "has not reported since " + node.LastSeen.Format(time.RFC3339)
+	}
+	return []remark{{about: "device plugin", text: fmt.Sprintf(
+		"the device plugin of this node (%s) %s, so it is not known what else is in use on its GPUs; "+
+			"see the agent's log, and that both plugins have the same table block", host, since)}}
+}
+
+// bulletin tells each remark once: when it has held for two rounds, since much comes and
+// goes while tasks start and end; and again when it grows. It serves one goroutine.
+type bulletin struct {
+	seen map[string]bool   // in the last round
+	told map[string]remark // and not over
+}
+
+// after returns what is to be told after a round: remarks that are new, and those that
+// no longer hold.
+func (b *bulletin) after(round []remark) (news, over []remark) {
+	seen, told := map[string]bool{}, map[string]remark{}
+	for _, r := range round {
+		seen[r.about] = true
+		last, known := b.told[r.about]
+		switch {
+		case known && r.size <= last.size:
+			told[r.about] = last
+		case b.seen[r.about]:
+			told[r.about] = r
+			news = append(news, r)
+		}
+	}
+	for about, last := range b.told {
+		if !seen[about] {
+			over = append(over, last)
+		}
+	}
+	b.seen, b.told = seen, told
+	return news, over
+}
