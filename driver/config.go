@@ -23,15 +23,17 @@ type Config struct {
 	StateDir           string             `codec:"state_dir"`            // absolute; where claims still to be released are remembered
 	Table              tableconfig.Config `codec:"table"`
 
-	AllowPrivileged bool         `codec:"allow_privileged"`
-	AllowCaps       []string     `codec:"allow_caps"`
-	AllowRuntimes   []string     `codec:"allow_runtimes"`
-	AllowedModes    AllowedModes `codec:"allowed_modes"`
-	Volumes         Volumes      `codec:"volumes"`
-	PidsLimit       int64        `codec:"pids_limit"` // default and maximum of the tasks' own
-	OOMScoreAdj     int          `codec:"oom_score_adj"`
+	AllowPrivileged   bool         `codec:"allow_privileged"`
+	AllowCaps         []string     `codec:"allow_caps"`
+	AllowRuntimes     []string     `codec:"allow_runtimes"`
+	AllowedModes      AllowedModes `codec:"allowed_modes"`
+	Volumes           Volumes      `codec:"volumes"`
+	AllowWritableLogs bool         `codec:"allow_writable_logs"` // let tasks write to alloc/logs, where Nomad's collector writes
+	PidsLimit         int64        `codec:"pids_limit"`          // default and maximum of the tasks' own
+	OOMScoreAdj       int          `codec:"oom_score_adj"`
 
-	ExtraLabels          []string       `codec:"extra_labels"` // globs of label names, such as "job_*"
+	ExtraLabels          []string       `codec:"extra_labels"`  // globs of label names, such as "job_*"
+	CompatLabels         bool           `codec:"compat_labels"` // set the labels of Nomad's Docker driver as well; implied by its name
 	Logging              DefaultLogging `codec:"logging"`
 	DisableLogCollection bool           `codec:"disable_log_collection"`
 
@@ -43,7 +45,7 @@ type Config struct {
 
 	GC GC `codec:"gc"`
 
-	WindowsAllowInsecureContainerAdmin bool `codec:"windows_allow_insecure_container_admin"`
+	WindowsAllowInsecureContainerAdmin bool `codec:"windows_allow_insecure_container_admin"` // no effect
 }
 
 // TLS holds the files for an endpoint that wants them.
@@ -81,7 +83,7 @@ type DefaultLogging struct {
 
 // GC says what is cleared away after a task.
 type GC struct {
-	Image      bool     `codec:"image"` // off unless set: an image made on the node cannot be pulled again
+	Image      bool     `codec:"image"`
 	ImageDelay string   `codec:"image_delay"`
 	Container  bool     `codec:"container"`
 	Dangling   Dangling `codec:"dangling_containers"`
@@ -156,10 +158,6 @@ func (s *settings) validate() error {
 		return fmt.Errorf("pids_limit = %d is negative: use a count, or -1 for no limit", s.PidsLimit)
 	case s.ContainerExistsAttempts < 1:
 		return fmt.Errorf("container_exists_attempts = %d allows no attempt: the least is 1", s.ContainerExistsAttempts)
-	case s.Endpoint == "" && s.TLS != (TLS{}):
-		return fmt.Errorf("tls is set without endpoint: name the endpoint that it is for")
-	case s.WindowsAllowInsecureContainerAdmin:
-		return fmt.Errorf("windows_allow_insecure_container_admin = true works on Windows only: remove it")
 	}
 	if err := checkCapabilities("allow_caps", s.AllowCaps); err != nil {
 		return err
@@ -168,6 +166,21 @@ func (s *settings) validate() error {
 		return err
 	}
 	return s.Table.Validate()
+}
+
+// warnings are on what of the configuration has no effect, or one to beware of.
+func (s *settings) warnings(driver string) (warnings []string) {
+	if s.Endpoint == "" && s.TLS != (TLS{}) {
+		warnings = append(warnings, "tls has no effect without endpoint: name the endpoint that it is for")
+	}
+	if s.WindowsAllowInsecureContainerAdmin {
+		warnings = append(warnings, "windows_allow_insecure_container_admin has no effect: this driver runs on Linux only")
+	}
+	if s.CompatLabels && driver != BuiltinName {
+		warnings = append(warnings, "compat_labels needs Nomad's own Docker driver to be off on this client, or its "+
+			"gc.dangling_containers: it would end every container of this driver within minutes")
+	}
+	return warnings
 }
 
 // isEndpoint reports whether Docker can be reached in such a way; empty means the

@@ -21,7 +21,8 @@ func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	for name, hcl := range map[string]string{
 		"nothing":       ``,
-		"empty blocks":  "gc {}\nvolumes {}\ntable {}\nallowed_modes {}",
+		"empty blocks":  "auth {}\ntls {}\ngc {}\nlogging {}\nvolumes {}\ntable {}\nallowed_modes {}",
+		"empty block":   "gc { dangling_containers {} }",
 		"partial block": "gc { dangling_containers { dry_run = false } }",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,12 +36,15 @@ func TestConfigDefaults(t *testing.T) {
 			must.Eq(t, 5*time.Minute, s.danglingEvery)
 			must.Eq(t, 5*time.Minute, s.danglingGrace)
 			must.True(t, s.GC.Container)
-			must.False(t, s.GC.Image)
+			must.True(t, s.GC.Image)
 			must.Eq(t, 3*time.Minute, s.imageDelay)
 			must.True(t, s.GC.Dangling.Enabled)
 			must.False(t, s.AllowPrivileged)
 			must.False(t, s.AllowPrivilegedGPU)
 			must.False(t, s.Volumes.Enabled)
+			must.False(t, s.AllowWritableLogs)
+			must.False(t, s.CompatLabels)
+			must.SliceEmpty(t, s.warnings(Name))
 			must.Eq(t, []string{"runc", "nvidia"}, s.AllowRuntimes)
 			must.SliceLen(t, 13, s.AllowCaps)
 			must.SliceNotContains(t, s.AllowCaps, "NET_RAW")
@@ -49,76 +53,6 @@ func TestConfigDefaults(t *testing.T) {
 			must.Eq(t, "gpu-mem", s.Table.Prefix)
 		})
 	}
-}
-
-func TestConfigEveryOption(t *testing.T) {
-	t.Parallel()
-	s, err := parseConfig(t, `
-		endpoint = "tcp://127.0.0.1:2376"
-		tls {
-		  cert = "/c.pem"
-		  key  = "/k.pem"
-		  ca   = "/ca.pem"
-		}
-		auth {
-		  config = "/auth.json"
-		  helper = "ecr-login"
-		}
-		nvidia_runtime       = "nvidia-cdi"
-		allow_privileged_gpu = true
-		claim_timeout        = "0s"
-		state_dir            = "/opt/state"
-		table {
-		  store = "file"
-		  path  = "/opt/table.json"
-		}
-		allow_privileged = true
-		allow_caps       = ["all"]
-		allow_runtimes   = ["nvidia-cdi"]
-		allowed_modes {
-		  pid = ["host"]
-		  ipc = ["container:*"]
-		}
-		volumes {
-		  enabled      = true
-		  selinuxlabel = "z"
-		}
-		pids_limit             = 512
-		oom_score_adj          = 10
-		extra_labels           = ["job_*"]
-		disable_log_collection = true
-		logging {
-		  type = "journald"
-		  config { tag = "x" }
-		}
-		infra_image               = "local/pause:1"
-		infra_image_pull_timeout  = "1m"
-		image_pull_timeout        = "9m"
-		pull_activity_timeout     = "3m"
-		container_exists_attempts = 3
-		gc {
-		  image_delay = "3m"
-		  container   = false
-		  dangling_containers {
-		    enabled        = false
-		    period         = "2m"
-		    creation_grace = "1m"
-		  }
-		}`).settings()
-	must.NoError(t, err)
-	must.Eq(t, TLS{"/c.pem", "/k.pem", "/ca.pem"}, s.TLS)
-	must.Eq(t, RegistryAuth{"/auth.json", "ecr-login"}, s.Auth)
-	must.Eq(t, "nvidia-cdi", s.NvidiaRuntime)
-	must.True(t, s.AllowPrivilegedGPU)
-	must.Eq(t, 0, s.claimTimeout)
-	must.Eq(t, "file", s.Table.Store)
-	must.Eq(t, AllowedModes{PID: []string{"host"}, IPC: []string{"container:*"}}, s.AllowedModes)
-	must.Eq(t, Volumes{true, "z"}, s.Volumes)
-	must.Eq(t, DefaultLogging{"journald", map[string]string{"tag": "x"}}, s.Logging)
-	must.Eq(t, 9*time.Minute, s.pullTimeout)
-	must.False(t, s.GC.Container)
-	must.False(t, s.GC.Dangling.Enabled)
-	must.Eq(t, 2*time.Minute, s.danglingEvery)
 }
 
 // What is wrong is said in one sentence with the key and the value.
@@ -132,7 +66,6 @@ func TestConfigErrors(t *testing.T) {
 		{`state_dir = "state"`, `state_dir = "state" is not an absolute path`},
 		{`nvidia_runtime = ""`, `nvidia_runtime = ""`},
 		{"gc { image_delay = \"1d\" }", `gc.image_delay = "1d" is not a duration`},
-		{"tls { ca = \"/ca.pem\" }", `tls is set without endpoint`},
 		{"table { store = \"etcd\" }", `table.store = "etcd"`},
 		{`container_exists_attempts = 0`, `container_exists_attempts = 0`},
 		{`endpoint = "foo://bar"`, `endpoint = "foo://bar"`},
@@ -141,7 +74,6 @@ func TestConfigErrors(t *testing.T) {
 		{`allow_caps = ["nonsense"]`, `allow_caps has nonsense`},
 		{`oom_score_adj = 99999`, `oom_score_adj = 99999`},
 		{`volumes { selinuxlabel = "zzz" }`, `volumes.selinuxlabel = "zzz"`},
-		{`windows_allow_insecure_container_admin = true`, `works on Windows only`},
 	} {
 		t.Run(c.hcl, func(t *testing.T) {
 			t.Parallel()

@@ -30,10 +30,12 @@ func configSpec() *hclspec.Spec {
 		withDefault(texts("allow_runtimes"), `["runc", "nvidia"]`),
 		block("allowed_modes", texts("pid"), texts("ipc"), texts("userns"), texts("uts")),
 		block("volumes", flag("enabled"), text("selinuxlabel")),
+		flag("allow_writable_logs"),
 		number("pids_limit"),
 		number("oom_score_adj"),
 
 		texts("extra_labels"),
+		flag("compat_labels"),
 		block("logging", text("type"), attributes("config")),
 		flag("disable_log_collection"),
 
@@ -44,7 +46,7 @@ func configSpec() *hclspec.Spec {
 		withDefault(number("container_exists_attempts"), `5`),
 
 		withDefault(block("gc",
-			flag("image"),
+			withDefault(flag("image"), `true`),
 			withDefault(text("image_delay"), `"3m"`),
 			withDefault(flag("container"), `true`),
 			withDefault(block("dangling_containers",
@@ -53,7 +55,7 @@ func configSpec() *hclspec.Spec {
 				withDefault(text("period"), `"5m"`),
 				withDefault(text("creation_grace"), `"5m"`),
 			), danglingDefault),
-		), `{ image_delay = "3m", container = true, dangling_containers = `+danglingDefault+` }`),
+		), `{ image = true, image_delay = "3m", container = true, dangling_containers = `+danglingDefault+` }`),
 
 		flag("windows_allow_insecure_container_admin"),
 	)

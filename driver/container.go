@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"maps"
 
 	"github.com/docker/docker/api/types/container"
@@ -23,9 +24,10 @@ type order struct {
 	files    []*drivers.MountConfig // hosts and resolv.conf written for a group's network
 }
 
-// build turns the order into Docker's terms. The remarks are for the task's owner.
+// build turns the order into Docker's terms. The remarks are for the task's owner: what
+// of the job has no effect, or another one than it says.
 func (o *order) build() (spec docker.Spec, remarks []string, err error) {
-	b := &blueprint{order: o, network: &network.NetworkingConfig{}, env: maps.Clone(o.task.Env)}
+	b := &blueprint{order: o, network: &network.NetworkingConfig{}, env: maps.Clone(o.task.Env), remarks: o.job.remarks()}
 	for _, part := range []func() error{
 		b.process,
 		b.resources,
@@ -36,19 +38,23 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 		b.storage,
 		b.devices,
 		b.logging,
+		b.labels,
 	} {
 		if err := part(); err != nil {
 			return docker.Spec{}, nil, err
 		}
 	}
-	b.config.Labels = labels(o.task, o.job.Labels, o.settings.ExtraLabels)
-	if o.hasGPU() {
-		b.config.Labels[labelGPUs] = joinGPUs(o.bookings)
-	}
 	// Last, so that nothing before it can change what the container sees.
-	b.config.Env, remarks = environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
-	spec = docker.Spec{Name: containerName(o.task), Config: &b.config, Host: &b.host, Network: b.network, MAC: o.job.MACAddress}
-	return spec, remarks, nil
+	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
+	b.config.Env = env
+	return docker.Spec{
+		Name:     containerName(o.task),
+		Config:   &b.config,
+		Host:     &b.host,
+		Network:  b.network,
+		MAC:      o.job.MACAddress,
+		Attempts: o.nameAttempts(),
+	}, append(b.remarks, overruled...), nil
 }
 
 // blueprint is a container in the making. Each of its methods fills in one subject.
@@ -58,6 +64,20 @@ type blueprint struct {
 	host    container.HostConfig
 	network *network.NetworkingConfig
 	env     map[string]string // the task's, before the pin
+	remarks []string
+}
+
+func (b *blueprint) remark(format string, args ...any) {
+	b.remarks = append(b.remarks, fmt.Sprintf(format, args...))
+}
+
+// nameAttempts is how often a container of the same name is made room for: the task's
+// own number, or else the plugin's.
+func (o *order) nameAttempts() int {
+	if own := o.job.ContainerExistsAttempts; own > 0 {
+		return own
+	}
+	return o.settings.ContainerExistsAttempts
 }
 
 // hasGPU reports whether the task holds GPU memory.

@@ -24,20 +24,50 @@ const (
 	labelSandbox = labelPrefix + "sandbox" // allocation whose network a pause container holds
 )
 
+// Labels of Nomad's Docker driver, which log shippers read; see compat_labels.
+const (
+	builtinPrefix = "com.hashicorp.nomad."
+	builtinAlloc  = builtinPrefix + "alloc_id"
+)
+
 // containerName cannot be taken for a container of Nomad's Docker driver, which
 // joins task and allocation by a dash and removes strangers that look alike.
 func containerName(task *drivers.TaskConfig) string {
 	return strings.ReplaceAll(task.Name, "/", "_") + "_" + task.AllocID
 }
 
-// labels are the job's own, then those that the operator asked for, then the ones
+// labels are the job's own, and over them those that the operator asked for and those
 // by which the driver finds its containers again.
-func labels(task *drivers.TaskConfig, own map[string]string, extra []string) map[string]string {
-	all := maps.Clone(own)
-	if all == nil {
-		all = map[string]string{}
+func (b *blueprint) labels() error {
+	all := map[string]string{}
+	maps.Copy(all, b.job.Labels)
+	if value, ok := all[builtinAlloc]; ok && !b.settings.CompatLabels {
+		delete(all, builtinAlloc)
+		b.remark("config.labels: %s = %q was removed, since Nomad's own Docker driver ends every container that carries this "+
+			"label and is not its own; the client's compat_labels sets it where that driver is off", builtinAlloc, value)
 	}
-	for name, value := range map[string]string{
+	extra := extraLabels(b.task, b.settings.ExtraLabels)
+	for name, value := range extra {
+		all[labelPrefix+name] = value
+	}
+	if b.settings.CompatLabels {
+		for name, value := range extra {
+			all[builtinPrefix+name] = value
+		}
+		all[builtinAlloc] = b.task.AllocID
+	}
+	maps.Copy(all, map[string]string{labelAlloc: b.task.AllocID, labelAttempt: b.task.ID})
+	if b.hasGPU() {
+		all[labelGPUs] = joinGPUs(b.bookings)
+	}
+	b.config.Labels = all
+	return nil
+}
+
+// extraLabels are what the operator wants to read off a container, by globs of names. A
+// job without a parent has no label of one.
+func extraLabels(task *drivers.TaskConfig, globs []string) map[string]string {
+	chosen := map[string]string{
 		"job_name":        task.JobName,
 		"job_id":          task.JobID,
 		"parent_job_id":   task.ParentJobID,
@@ -46,13 +76,11 @@ func labels(task *drivers.TaskConfig, own map[string]string, extra []string) map
 		"namespace":       task.Namespace,
 		"node_name":       task.NodeName,
 		"node_id":         task.NodeID,
-	} {
-		if matchesAny(extra, name) {
-			all[labelPrefix+name] = value
-		}
 	}
-	maps.Copy(all, map[string]string{labelAlloc: task.AllocID, labelAttempt: task.ID})
-	return all
+	maps.DeleteFunc(chosen, func(name, value string) bool {
+		return !matchesAny(globs, name) || name == "parent_job_id" && value == ""
+	})
+	return chosen
 }
 
 // ours reports whether this driver made a container that carries its labels. An image

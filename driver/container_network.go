@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,9 +49,18 @@ func groupNetwork(task *drivers.TaskConfig) string {
 
 func (b *blueprint) dns() {
 	if b.hasFile("/etc/resolv.conf") {
+		if len(b.job.DNSServers)+len(b.job.DNSSearchDomains)+len(b.job.DNSOptions) > 0 {
+			b.remark("config.dns_servers, dns_search_domains and dns_options have no effect: the group's dns block decides")
+		}
 		return
 	}
-	b.host.DNS = b.job.DNSServers
+	for _, server := range b.job.DNSServers {
+		if net.ParseIP(server) == nil {
+			b.remark("config.dns_servers: %q was left out, it is not an IP address", server)
+			continue
+		}
+		b.host.DNS = append(b.host.DNS, server)
+	}
 	b.host.DNSSearch = b.job.DNSSearchDomains
 	b.host.DNSOptions = b.job.DNSOptions
 }

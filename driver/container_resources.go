@@ -8,12 +8,14 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/go-units"
+	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
 const (
 	mib             = 1024 * 1024
-	minShares       = 2    // the kernel's least
-	minQuota        = 1000 // microseconds; Docker refuses less
+	minShares       = 2       // the kernel's least
+	maxShares       = 262_144 // and most
+	minQuota        = 1000    // microseconds; Docker refuses less
 	defaultPeriod   = 100_000
 	unlimitedMemory = -1 // Nomad's memory_max for "no limit"
 )
@@ -50,7 +52,7 @@ func (b *blueprint) memory() error {
 	zero := int64(0)
 	b.host.MemorySwappiness = &zero
 	switch {
-	case memory.MemoryMaxMB == unlimitedMemory && b.job.MemoryHardLimit == 0:
+	case memory.MemoryMaxMB == unlimitedMemory && b.job.MemoryHardLimit <= 0:
 		b.host.MemoryReservation = soft * mib
 		return nil
 	case hard <= 0:
@@ -72,9 +74,12 @@ func (b *blueprint) cpu() {
 		return
 	}
 	linux := b.task.Resources.LinuxResources
-	b.host.CPUShares = max(linux.CPUShares, minShares)
+	b.host.CPUShares = shares(linux)
 	if linux.CpusetCpus != "" {
 		b.host.CpusetCpus = linux.CpusetCpus
+		if c.CpusetCpus != "" {
+			b.remark("config.cpuset_cpus = %q has no effect: the task's reserved cores are %s", c.CpusetCpus, linux.CpusetCpus)
+		}
 	}
 	if !c.CPUHardLimit {
 		return
@@ -90,14 +95,27 @@ func (b *blueprint) cpu() {
 	b.host.CPUQuota = max(int64(quota), minQuota)
 }
 
+// shares are the task's MHz, as long as the kernel has room for all of the node's. On a
+// larger node they are the task's part of what it has.
+func shares(linux *drivers.LinuxResources) int64 {
+	own := linux.CPUShares
+	if part := linux.PercentTicks; part > 0 && float64(own)/part > maxShares {
+		own = int64(part * maxShares)
+	}
+	return min(max(own, minShares), maxShares)
+}
+
 // pids takes the task's limit, if it is within the plugin's.
 func (b *blueprint) pids() error {
 	own, most := b.job.PidsLimit, b.settings.PidsLimit
-	if most > 0 && own > most {
-		return fmt.Errorf("config.pids_limit of %d is above the limit of %d that this client allows", own, most)
-	}
 	limit := own
-	if limit == 0 {
+	switch {
+	case own == 0:
+		limit = most
+	case most > 0 && own > most:
+		return fmt.Errorf("config.pids_limit of %d is above the limit of %d that this client allows", own, most)
+	case most > 0 && own < 0:
+		b.remark("config.pids_limit = %d has no effect: this client allows no more than %d", own, most)
 		limit = most
 	}
 	if limit != 0 {

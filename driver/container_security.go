@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -75,20 +74,19 @@ const defaultNvidiaRuntime = "nvidia"
 
 // securityOptions inlines a seccomp profile given as a file, since Docker's API takes
 // the profile itself. The file is read with this plugin's rights, hence only from
-// where the task may mount from.
+// where the task may mount from. Docker takes "key:value" too, of old.
 func (b *blueprint) securityOptions() ([]string, error) {
 	var options []string
 	for _, option := range b.job.SecurityOpt {
-		key, value, _ := strings.Cut(option, "=")
+		key, value, found := strings.Cut(option, "=")
+		if !found {
+			key, value, _ = strings.Cut(option, ":")
+		}
 		if key != "seccomp" || value == "" || value == "unconfined" || value == "builtin" {
 			options = append(options, option)
 			continue
 		}
-		path, err := b.paths().source(value)
-		if err != nil {
-			return nil, fmt.Errorf("config.security_opt %q: %w", option, err)
-		}
-		profile, err := os.ReadFile(path)
+		profile, err := b.paths().read(value)
 		if err != nil {
 			return nil, fmt.Errorf("config.security_opt %q: %w", option, err)
 		}

@@ -46,13 +46,16 @@ func (b *blueprint) storage() error {
 }
 
 // allocationDirs are the directories that Nomad promises to every task. The logs lie
-// read-only over the shared directory: through them a task could otherwise make
-// Nomad's log collector write to where it pleases.
+// read-only over the shared directory, unless the operator wants otherwise: through
+// them a task can make Nomad's log collector write to where it pleases.
 func (b *blueprint) allocationDirs() {
 	dirs := b.task.TaskDir()
+	b.host.Binds = append(b.host.Binds, b.bind(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath, ""))
+	if !b.settings.AllowWritableLogs {
+		logs := filepath.Join(allocdir.SharedAllocContainerPath, allocdir.LogDirName)
+		b.host.Binds = append(b.host.Binds, b.bind(dirs.LogDir, logs, "ro"))
+	}
 	b.host.Binds = append(b.host.Binds,
-		b.bind(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath, ""),
-		b.bind(dirs.LogDir, filepath.Join(allocdir.SharedAllocContainerPath, allocdir.LogDirName), "ro"),
 		b.bind(dirs.LocalDir, allocdir.TaskLocalContainerPath, ""),
 		b.bind(dirs.SecretsDir, allocdir.TaskSecretsContainerPath, ""),
 	)

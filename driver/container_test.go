@@ -234,15 +234,54 @@ func TestContainerDevices(t *testing.T) {
 	}, build(t, o).Host.Devices)
 }
 
-// Ours are there whatever the job says, and only those the operator asked for besides.
-func TestContainerLabels(t *testing.T) {
+// The whole of a node's MHz may be more than the kernel's range of shares.
+func TestContainerShares(t *testing.T) {
 	t.Parallel()
-	o := newOrder(t, `labels { a = "b" }`, `extra_labels = ["job_*"]`)
-	must.Eq(t, map[string]string{
-		"a":                      "b",
-		"nomad-gpu-mem.alloc_id": allocID,
-		"nomad-gpu-mem.task_id":  allocID + "/app/1",
-		"nomad-gpu-mem.job_name": "job",
-		"nomad-gpu-mem.job_id":   "job-id",
-	}, build(t, o).Config.Labels)
+	for _, c := range []struct {
+		name         string
+		shares, want int64
+		part         float64
+	}{
+		{"the task's MHz", 500, 500, 0.25},
+		{"the kernel's least", 1, 2, 0.001},
+		{"a quarter of a large node", 100_000, 65_536, 0.25},
+		{"a large node whole", 400_000, 262_144, 1},
+		{"a part that is not known", 500_000, 262_144, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrder(t, ``, ``)
+			o.task.Resources.LinuxResources.CPUShares, o.task.Resources.LinuxResources.PercentTicks = c.shares, c.part
+			must.Eq(t, c.want, build(t, o).Host.CPUShares)
+		})
+	}
+}
+
+func TestContainerPids(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hcl, config string
+		want        int64 // 0: not set, which is no limit
+	}{
+		{``, ``, 0},
+		{``, `pids_limit = 20`, 20},
+		{`pids_limit = 10`, ``, 10},
+		{`pids_limit = 10`, `pids_limit = 20`, 10},
+		{`pids_limit = -1`, ``, -1},
+		{`pids_limit = -1`, `pids_limit = 20`, 20},
+	} {
+		limit := build(t, newOrder(t, c.hcl, c.config)).Host.PidsLimit
+		if c.want == 0 {
+			must.Nil(t, limit)
+			continue
+		}
+		must.Eq(t, c.want, *limit)
+	}
+}
+
+func TestContainerNameAttempts(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, 5, build(t, newOrder(t, ``, ``)).Attempts)
+	must.Eq(t, 3, build(t, newOrder(t, ``, `container_exists_attempts = 3`)).Attempts)
+	must.Eq(t, 2, build(t, newOrder(t, `container_exists_attempts = 2`, `container_exists_attempts = 3`)).Attempts)
 }

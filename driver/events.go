@@ -25,6 +25,12 @@ func (a *announcer) eventer() *eventer.Eventer {
 	return a.events
 }
 
+// warn tells the task's owner, and the operator by the plugin's log.
+func (a *announcer) warn(task *drivers.TaskConfig, message string) {
+	a.logger.Warn("not all of a job is as it says", "task_id", task.ID, "reason", message)
+	a.tell(task, message)
+}
+
 // tell sends one event. annotations are key and value in turn.
 func (a *announcer) tell(task *drivers.TaskConfig, message string, annotations ...string) {
 	event := &drivers.TaskEvent{

@@ -46,6 +46,25 @@ func (p hostPaths) source(path string) (string, error) {
 	return path, nil
 }
 
+// read returns the content of a file that a job means, on the same terms. Inside the
+// allocation's directory it is opened such that no link leads out of it meanwhile.
+func (p hostPaths) read(path string) ([]byte, error) {
+	path, err := p.source(path)
+	if err != nil {
+		return nil, err
+	}
+	inside, err := filepath.Rel(p.allocDir, path)
+	if err != nil || !filepath.IsLocal(inside) {
+		return os.ReadFile(path)
+	}
+	root, err := os.OpenRoot(p.allocDir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.ReadFile(inside)
+}
+
 // staysInside follows the longest existing part of path below dir. What does not
 // exist yet cannot lead anywhere.
 func staysInside(dir, path string) error {

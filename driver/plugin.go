@@ -110,6 +110,10 @@ func (p *Plugin) serve(s settings) error {
 	if p.services.Load() != nil {
 		return nil
 	}
+	for _, warning := range s.warnings(p.name) {
+		p.logger.Warn(warning)
+	}
+	s.CompatLabels = s.CompatLabels || p.name == BuiltinName
 	if s.Auth.Config != "" {
 		if _, err := os.Stat(s.Auth.Config); err != nil {
 			return fmt.Errorf("plugin %q: auth.config = %q cannot be used: %w", p.name, s.Auth.Config, err)

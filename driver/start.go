@@ -66,7 +66,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 		return nil, nil, err
 	}
 	for _, remark := range remarks {
-		s.plugin.announcer.tell(s.task, remark)
+		s.plugin.announcer.warn(s.task, remark)
 	}
 	a := attempt{
 		ID: s.task.ID, Owner: ownerOf(s.task), GPUs: gpusOf(s.order.bookings), Begun: time.Now(), Engine: s.engine,

@@ -23,11 +23,8 @@ import (
 //   - A process of the other driver copies its output, and knows no checkpoint.
 //   - The group's network is held by a pause container of another name.
 
-// The pause containers of Nomad's own driver.
-const (
-	builtinSandbox = "nomad_init_" // and the allocation
-	builtinAlloc   = "com.hashicorp.nomad.alloc_id"
-)
+// builtinSandbox and the allocation name a pause container of Nomad's own driver.
+const builtinSandbox = "nomad_init_"
 
 // isBuiltin reports whether Nomad's own driver started the task. Its handles have the
 // same version and the same names for what they keep.

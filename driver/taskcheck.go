@@ -13,6 +13,23 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/capabilities"
 )
 
+// remarks are on what of a job's config has no effect, as far as the config itself tells.
+func (c *TaskConfig) remarks() (remarks []string) {
+	if c.Auth.Email != "" {
+		remarks = append(remarks, "config.auth.email has no effect: registries no longer ask for it")
+	}
+	if (c.Auth.Username == "") != (c.Auth.Password == "") {
+		remarks = append(remarks, fmt.Sprintf("config.auth for user %q has only one of username and password", c.Auth.Username))
+	}
+	if c.MemoryHardLimit < 0 {
+		remarks = append(remarks, fmt.Sprintf("config.memory_hard_limit = %d has no effect: it is not a size", c.MemoryHardLimit))
+	}
+	if !c.CPUHardLimit && c.CPUCFSPeriod != defaultPeriod && c.CPUCFSPeriod != 0 {
+		remarks = append(remarks, fmt.Sprintf("config.cpu_cfs_period = %d has no effect without cpu_hard_limit", c.CPUCFSPeriod))
+	}
+	return remarks
+}
+
 // validate checks all that can be known of a job's config without Docker, the node or
 // the plugin's own configuration. What only those know is checked where they are asked.
 func (c *TaskConfig) validate() error {
@@ -34,8 +51,6 @@ func (c *TaskConfig) checkProcess() error {
 		return fmt.Errorf("config.container_exists_attempts %d is negative", c.ContainerExistsAttempts)
 	case c.WorkDir != "" && !path.IsAbs(c.WorkDir):
 		return fmt.Errorf("config.work_dir %q is not an absolute path", c.WorkDir)
-	case (c.Auth.Username == "") != (c.Auth.Password == ""):
-		return fmt.Errorf("config.auth for user %q has only one of username and password", c.Auth.Username)
 	case c.Isolation != "":
 		return fmt.Errorf("config.isolation %q works on Windows only: remove it", c.Isolation)
 	}
@@ -54,12 +69,10 @@ func (c *TaskConfig) checkProcess() error {
 
 func (c *TaskConfig) checkResources() error {
 	switch {
-	case c.CPUCFSPeriod < 0 || c.CPUCFSPeriod > 1_000_000:
+	case c.CPUHardLimit && c.CPUCFSPeriod < 0 || c.CPUHardLimit && c.CPUCFSPeriod > 1_000_000:
 		return fmt.Errorf("config.cpu_cfs_period %d is not within 0 and 1000000 microseconds", c.CPUCFSPeriod)
 	case !isCPUSet(c.CpusetCpus):
 		return fmt.Errorf(`config.cpuset_cpus %q is not a list of CPUs such as "0-3,7"`, c.CpusetCpus)
-	case c.MemoryHardLimit < 0:
-		return fmt.Errorf("config.memory_hard_limit %d is negative", c.MemoryHardLimit)
 	case c.PidsLimit < -1:
 		return fmt.Errorf("config.pids_limit %d is negative: use a count, or -1 for no limit", c.PidsLimit)
 	case c.ShmSize < 0:
@@ -168,11 +181,6 @@ func (c *TaskConfig) checkNetwork() error {
 		}
 		if c.NetworkMode == "host" || c.NetworkMode == "none" || strings.HasPrefix(c.NetworkMode, "container:") {
 			return fmt.Errorf("config.mac_address %q cannot be given with network_mode %q", c.MACAddress, c.NetworkMode)
-		}
-	}
-	for _, server := range c.DNSServers {
-		if net.ParseIP(server) == nil {
-			return fmt.Errorf("config.dns_servers: %q is not an IP address", server)
 		}
 	}
 	for _, entry := range c.ExtraHosts {

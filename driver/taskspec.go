@@ -39,7 +39,7 @@ func processFields() []field {
 func resourceFields() []field {
 	return []field{
 		flag("cpu_hard_limit"),
-		number("cpu_cfs_period"),
+		withDefault(number("cpu_cfs_period"), `100000`),
 		text("cpuset_cpus"),
 		number("memory_hard_limit"),
 		number("pids_limit"),

@@ -83,7 +83,7 @@ consul {
 END
 }
 
-# Nomad's own driver: the images are made here, so it must never remove them.
+# The images are made here, so neither driver may remove them.
 write_docker_config() {
   cat >"$(dir_of "$1")/docker.hcl" <<END
 plugin "docker" {
@@ -124,6 +124,7 @@ plugin "nomad-driver-gpu-docker" {
       enabled = true
     }
     gc {
+      image = false
       dangling_containers {
         enabled = $dangling
       }

@@ -1,0 +1,71 @@
+# Every key of the operator's block, none with the value that it has if it is left out.
+config {
+  endpoint = "tcp://127.0.0.1:2376"
+  tls {
+    cert = "/c.pem"
+    key  = "/k.pem"
+    ca   = "/ca.pem"
+  }
+  auth {
+    config = "/auth.json"
+    helper = "ecr-login"
+  }
+
+  nvidia_runtime       = "nvidia-cdi"
+  allow_privileged_gpu = true
+  claim_timeout        = "0s"
+  state_dir            = "/opt/state"
+  table {
+    store   = "file"
+    address = "127.0.0.1:8501"
+    token   = "t"
+    prefix  = "p"
+    path    = "/opt/table.json"
+  }
+
+  allow_privileged = true
+  allow_caps       = ["all"]
+  allow_runtimes   = ["runc", "kata"]
+  allowed_modes {
+    pid    = ["host"]
+    ipc    = ["container:*"]
+    userns = ["host"]
+    uts    = ["host"]
+  }
+  volumes {
+    enabled      = true
+    selinuxlabel = "z"
+  }
+  allow_writable_logs = true
+  pids_limit          = 512
+  oom_score_adj       = 10
+
+  extra_labels           = ["job_*"]
+  compat_labels          = true
+  disable_log_collection = true
+  logging {
+    type = "journald"
+    config {
+      tag = "x"
+    }
+  }
+
+  infra_image               = "local/pause:1"
+  infra_image_pull_timeout  = "1m"
+  image_pull_timeout        = "9m"
+  pull_activity_timeout     = "3m"
+  container_exists_attempts = 4
+  gc {
+    image       = false
+    image_delay = "4m"
+    container   = false
+    dangling_containers {
+      enabled        = false
+      dry_run        = true
+      period         = "2m"
+      creation_grace = "1m"
+    }
+  }
+
+  windows_allow_insecure_container_admin = true
+}
