@@ -14,8 +14,8 @@ import (
 // directory. That directory is not mounted into the container, but parts of it are:
 // the file is reached through os.Root, which no link can lead astray.
 //
-// It is written after each piece of output, in place and with one call: a plugin that
-// is killed repeats one piece at most.
+// It is written after each delivery into the pipes, in place and with one call: a
+// plugin that is killed repeats one delivery at most, of whole lines.
 type checkpoint struct {
 	file      *os.File
 	container string

@@ -122,7 +122,7 @@ func (c *logCopier) follow(ctx context.Context) (again bool) {
 	}
 }
 
-// sink writes pieces of one stream, and notes each as soon as the pipe has it. Both
+// sink writes pieces of one stream, and notes them as soon as the pipe has them. Both
 // sinks are called from one goroutine.
 func (c *logCopier) sink(ctx context.Context, to *fifo, mark *docker.LogMark) docker.LineSink {
 	return func(at docker.LogMark, data []byte) error {

@@ -34,16 +34,32 @@ const (
 // that the stream was cut off and the rest is still to be had.
 type frames interface {
 	next() (frame, error)
+	ahead() bool // next will not wait; false if that is not known
 }
 
 // multiplexed reads the stream of a container without a terminal: a header of 8 bytes (stream, 3 zeros, size), then one piece.
 type multiplexed struct {
-	r   io.Reader
+	r   *bufio.Reader
 	buf []byte
 }
 
+const headerLen = 8
+
+func newMultiplexed(r io.Reader) *multiplexed {
+	return &multiplexed{r: bufio.NewReaderSize(r, 2*atOnce)}
+}
+
+func (m *multiplexed) ahead() bool {
+	there := m.r.Buffered() - headerLen
+	if there < 0 {
+		return false
+	}
+	header, err := m.r.Peek(headerLen)
+	return err == nil && there >= int(binary.BigEndian.Uint32(header[4:]))
+}
+
 func (m *multiplexed) next() (frame, error) {
-	var header [8]byte
+	var header [headerLen]byte
 	if _, err := io.ReadFull(m.r, header[:]); err != nil {
 		return frame{}, err
 	}
@@ -76,6 +92,9 @@ type terminal struct {
 func newTerminal(r io.Reader) *terminal {
 	return &terminal{r: bufio.NewReaderSize(r, partLen)}
 }
+
+// ahead is false: people look at terminals.
+func (t *terminal) ahead() bool { return false }
 
 func (t *terminal) next() (frame, error) {
 	stamp, err := t.r.Peek(stampLen + 1)

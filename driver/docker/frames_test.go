@@ -39,14 +39,14 @@ func TestMultiplexed(t *testing.T) {
 	fmt.Fprint(out, stamp(4))
 	whole := stream.Bytes()
 
-	got, err := readAll(&multiplexed{r: bytes.NewReader(whole)})
+	got, err := readAll(newMultiplexed(bytes.NewReader(whole)))
 	must.True(t, err == io.EOF)
 	must.Eq(t, []string{"1 1 one\n", "2 2 two, no newline", "1 3 " + binary, "1 4 "}, got)
 
 	// Wherever it is cut off, no piece is half delivered, and the end does not look like an end.
 	ends := 0
 	for n := range whole {
-		got, err := readAll(&multiplexed{r: bytes.NewReader(whole[:n])})
+		got, err := readAll(newMultiplexed(bytes.NewReader(whole[:n])))
 		if err == io.EOF {
 			ends++
 		} else {
@@ -59,16 +59,16 @@ func TestMultiplexed(t *testing.T) {
 
 func TestMultiplexedNonsense(t *testing.T) {
 	t.Parallel()
-	_, err := (&multiplexed{r: strings.NewReader("\x01\x00\x00\x00\xff\xff\xff\xff")}).next()
+	_, err := newMultiplexed(strings.NewReader("\x01\x00\x00\x00\xff\xff\xff\xff")).next()
 	must.ErrorContains(t, err, "out of step")
 
 	var stream bytes.Buffer
 	fmt.Fprint(stdcopy.NewStdWriter(&stream, stdcopy.Stdout), "no time here\n")
-	_, err = (&multiplexed{r: &stream}).next()
+	_, err = newMultiplexed(&stream).next()
 	must.ErrorContains(t, err, "no timestamp")
 
 	fmt.Fprint(stdcopy.NewStdWriter(&stream, stdcopy.Systemerr), "Error grabbing logs: bad file")
-	_, err = (&multiplexed{r: &stream}).next()
+	_, err = newMultiplexed(&stream).next()
 	must.ErrorContains(t, err, "Error grabbing logs: bad file")
 }
 

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ type LogPosition struct {
 	Stderr LogMark `json:"stderr"`
 }
 
-// LineSink takes one line with its newline, or one part of a line that is long or has none. data is valid during the call only.
+// LineSink takes whole lines with their newlines, or parts of lines that are long or have none. at is the mark of the last
+// piece. data is valid during the call only.
 type LineSink func(at LogMark, data []byte) error
 
 // Logs delivers a started container's output after from, byte for byte and each piece once, until the container has ended and
@@ -80,22 +82,11 @@ func (c *Client) copyLogs(ctx context.Context, id string, follow, tty bool, to *
 	}
 	defer body.Close()
 	to.reopen()
-	var stream frames = &multiplexed{r: body}
+	var stream frames = newMultiplexed(body)
 	if tty {
 		stream = newTerminal(body)
 	}
-	for {
-		piece, err := stream.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return wrap(err, "reading the logs of container %s", short(id))
-		}
-		if err := to.deliver(piece); err != nil {
-			return err
-		}
-	}
+	return wrap(to.copy(stream), "reading the logs of container %s", short(id))
 }
 
 // follower sorts pieces into the two streams and drops those that were delivered before.
@@ -123,6 +114,32 @@ func (f *follower) reopen() {
 	f.stderr.reopen()
 }
 
+// copy delivers a stream to its end. Pieces wait for the next ones only as long as those are at hand.
+func (f *follower) copy(stream frames) error {
+	for {
+		piece, err := stream.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return f.flush()
+		case err != nil:
+			return cmp.Or(f.flush(), err)
+		}
+		if err := f.deliver(piece); err != nil {
+			return err
+		}
+		if !stream.ahead() {
+			if err := f.flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// flush hands what waits to the sinks.
+func (f *follower) flush() error {
+	return cmp.Or(f.stdout.flush(), f.stderr.flush())
+}
+
 func (f *follower) deliver(piece frame) error {
 	if piece.stream == stdcopy.Stderr {
 		return f.stderr.deliver(piece)
@@ -132,11 +149,16 @@ func (f *follower) deliver(piece frame) error {
 
 // cursor is the place in one stream.
 type cursor struct {
-	sink  LineSink
-	after LogMark // the last piece delivered
-	read  LogMark // the last piece read since the stream was opened
-	fresh bool    // past the pieces delivered before; from there on everything is new, even if the clock was set back
+	sink    LineSink
+	after   LogMark // the last piece delivered, or waiting for it
+	read    LogMark // the last piece read since the stream was opened
+	fresh   bool    // past the pieces delivered before; from there on everything is new, even if the clock was set back
+	waiting []byte  // pieces to be delivered together, up to after
 }
+
+// atOnce is how much is delivered together: what a pipe takes wholly or not at all (PIPE_BUF), so that whoever writes to one
+// and is killed leaves no half line.
+const atOnce = 4096
 
 func (c *cursor) reopen() {
 	c.read, c.fresh = LogMark{}, false
@@ -152,10 +174,25 @@ func (c *cursor) deliver(piece frame) error {
 		return nil
 	}
 	c.fresh = true
-	if err := c.sink(c.read, piece.data); err != nil {
+	if len(c.waiting)+len(piece.data) > atOnce {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	c.waiting = append(c.waiting, piece.data...)
+	c.after = c.read
+	return nil
+}
+
+// flush delivers the pieces that wait.
+func (c *cursor) flush() error {
+	if len(c.waiting) == 0 {
+		return nil
+	}
+	if err := c.sink(c.after, c.waiting); err != nil {
 		return sinkError{err}
 	}
-	c.after = c.read
+	c.waiting = c.waiting[:0]
 	return nil
 }
 

@@ -49,21 +49,21 @@ func TestLogsOfATerminal(t *testing.T) {
 	must.Eq(t, "", stderr)
 }
 
-// TestLogsResume breaks off at every few lines, as a driver that is restarted does, and wants every line once.
+// TestLogsResume breaks off at every other delivery, as a driver that is restarted does, and wants every line once.
 func TestLogsResume(t *testing.T) {
 	t.Parallel()
 	c := engine(t)
-	const lines = 300
+	const lines = 3000
 	id := start(t, c, shell(fmt.Sprintf(
 		"i=0; while [ $i -lt %d ]; do echo out $i; echo err $i >&2; i=$((i+1)); done; head -c 40000 /dev/zero; echo", lines)))
 
 	var stdout, stderr strings.Builder
 	var position LogPosition
 	broken := errors.New("reader went away")
-	pieces := 0
+	deliveries := 0
 	sink := func(into *strings.Builder, mark *LogMark) LineSink {
 		return func(at LogMark, data []byte) error {
-			if pieces++; pieces%37 == 0 {
+			if deliveries++; deliveries%2 == 0 {
 				return broken
 			}
 			into.Write(data)

@@ -1,9 +1,12 @@
 package docker
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +50,7 @@ func TestFollowerResume(t *testing.T) {
 	whole := &record{}
 	for f, i := whole.follower(), 0; i < len(log); i++ {
 		must.NoError(t, f.deliver(log[i]))
+		must.NoError(t, f.flush())
 	}
 	want = whole.got
 	must.Len(t, len(log), want)
@@ -56,6 +60,7 @@ func TestFollowerResume(t *testing.T) {
 		first := r.follower()
 		for _, piece := range log[:cut] {
 			must.NoError(t, first.deliver(piece))
+			must.NoError(t, first.flush())
 		}
 		saved, err := json.Marshal(r.seen)
 		must.NoError(t, err)
@@ -67,6 +72,7 @@ func TestFollowerResume(t *testing.T) {
 			resumed.reopen()
 			for _, piece := range log {
 				must.NoError(t, resumed.deliver(piece))
+				must.NoError(t, resumed.flush())
 			}
 		}
 		must.Eq(t, want, r.got, must.Sprintf("cut after %d pieces", cut))
@@ -79,6 +85,7 @@ func TestFollowerClockSetBack(t *testing.T) {
 	f := r.follower()
 	for _, piece := range []frame{outPiece(5, "old"), outPiece(6, "new"), outPiece(3, "after the clock was set back")} {
 		must.NoError(t, f.deliver(piece))
+		must.NoError(t, f.flush())
 	}
 	must.Eq(t, []string{"out new", "out after the clock was set back"}, r.got)
 }
@@ -103,9 +110,58 @@ func TestFollowerSinkFails(t *testing.T) {
 		got = append(got, string(data))
 		return nil
 	}}}
-	must.ErrorIs(t, f.deliver(outPiece(1, "a")), broken)
-	fail = false
-	f.reopen()
 	must.NoError(t, f.deliver(outPiece(1, "a")))
+	must.ErrorIs(t, f.flush(), broken)
+	fail = false
+	must.NoError(t, f.flush())
 	must.Eq(t, []string{"a"}, got) // not taken for delivered
+}
+
+// TestFollowerCopy wants pieces that come together in one delivery, and none to wait for one that is not there yet.
+func TestFollowerCopy(t *testing.T) {
+	t.Parallel()
+	var stream bytes.Buffer
+	out := stdcopy.NewStdWriter(&stream, stdcopy.Stdout)
+	for _, line := range []string{"one\n", "two\n", "three\n"} {
+		fmt.Fprint(out, stamp(1)+line)
+	}
+	got := make(chan string, 3)
+	f := &follower{stdout: cursor{sink: func(at LogMark, data []byte) error {
+		got <- fmt.Sprintf("%d %s", at.Count, data)
+		return nil
+	}}}
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- f.copy(newMultiplexed(r)) }()
+
+	half := stream.Len() - len("ee\n")
+	_, err := w.Write(stream.Bytes()[:half])
+	must.NoError(t, err)
+	must.Eq(t, "2 one\ntwo\n", <-got)
+	_, err = w.Write(stream.Bytes()[half:])
+	must.NoError(t, err)
+	must.Eq(t, "3 three\n", <-got)
+	must.NoError(t, w.Close())
+	must.NoError(t, <-ended)
+}
+
+// TestFollowerGathers wants whole lines, in deliveries that a pipe takes at once.
+func TestFollowerGathers(t *testing.T) {
+	t.Parallel()
+	line := strings.Repeat("x", 99) + "\n"
+	lines, deliveries := 0, 0
+	f := &follower{stdout: cursor{sink: func(at LogMark, data []byte) error {
+		must.LessEq(t, atOnce, len(data))
+		must.Eq(t, 0, len(data)%len(line))
+		lines += len(data) / len(line)
+		deliveries++
+		must.Eq(t, lines, at.Count)
+		return nil
+	}}}
+	for range 100 {
+		must.NoError(t, f.deliver(outPiece(1, line)))
+	}
+	must.NoError(t, f.flush())
+	must.Eq(t, 100, lines)
+	must.Eq(t, 3, deliveries)
 }
