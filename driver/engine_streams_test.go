@@ -68,9 +68,17 @@ func (e *fakeEngine) ExecStream(_ context.Context, id string, req docker.ExecStr
 
 func (e *fakeEngine) CreateSandbox(_ context.Context, spec docker.SandboxSpec) (s docker.Sandbox, created bool, err error) {
 	err = e.ask("CreateSandbox", func() error {
-		_, there := e.sandboxes[spec.Name]
-		e.sandboxes[spec.Name] = spec
-		s, created = docker.Sandbox{ID: spec.Name, Key: "/run/netns/" + spec.Name}, !there
+		for _, c := range e.containers {
+			if c.Name == spec.Name && c.Running {
+				s = docker.Sandbox{ID: c.ID, Key: c.SandboxKey}
+				return nil
+			}
+		}
+		e.created++
+		s, created = docker.Sandbox{ID: fmt.Sprintf("s%d", e.created), Key: fmt.Sprintf("/run/netns/%d", e.created)}, true
+		e.containers[s.ID] = &fakeContainer{Container: docker.Container{
+			ID: s.ID, Name: spec.Name, Labels: spec.Labels, Status: "running", Running: true, Pid: 1, SandboxKey: s.Key,
+		}}
 		return nil
 	})
 	return s, created, err
@@ -78,9 +86,9 @@ func (e *fakeEngine) CreateSandbox(_ context.Context, spec docker.SandboxSpec) (
 
 func (e *fakeEngine) FindSandbox(_ context.Context, labels map[string]string) (s docker.Sandbox, err error) {
 	err = e.ask("FindSandbox", func() error {
-		for name, spec := range e.sandboxes {
-			if carries(spec.Labels, labels) {
-				s = docker.Sandbox{ID: name}
+		for id, c := range e.containers {
+			if carries(c.Labels, labels) {
+				s = docker.Sandbox{ID: id, Key: c.SandboxKey}
 				return nil
 			}
 		}
@@ -89,12 +97,11 @@ func (e *fakeEngine) FindSandbox(_ context.Context, labels map[string]string) (s
 	return s, err
 }
 
-func (e *fakeEngine) RemoveSandbox(_ context.Context, id string) error {
-	return e.ask("RemoveSandbox", func() error {
-		delete(e.sandboxes, id)
-		delete(e.containers, id)
-		return nil
-	})
+func (e *fakeEngine) RemoveSandbox(ctx context.Context, id string) error {
+	if err := e.ask("RemoveSandbox", func() error { return nil }); err != nil {
+		return err
+	}
+	return e.Remove(ctx, id)
 }
 
 // put makes a container of the driver as if an earlier process had left it.

@@ -20,7 +20,6 @@ type fakeEngine struct {
 	changed    chan struct{} // closed and replaced at every change
 	id         string
 	containers map[string]*fakeContainer
-	sandboxes  map[string]docker.SandboxSpec
 	images     map[string]docker.Image
 	runtimes   []string
 	created    int
@@ -40,7 +39,6 @@ func newFakeEngine() *fakeEngine {
 		changed:    make(chan struct{}),
 		id:         "engine-1",
 		containers: map[string]*fakeContainer{},
-		sandboxes:  map[string]docker.SandboxSpec{},
 		images:     map[string]docker.Image{"local/app:1": {ID: "sha256:app"}},
 		runtimes:   []string{"nvidia", "runc"},
 		fails:      map[string]error{},

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,9 +14,9 @@ import (
 type procfs string
 
 // deserted reports whether the network namespace of a process is of no use to anybody:
-// no other process is in it, and it has none of the interfaces that Nomad puts into the
-// namespace of a group and takes out again when the group has ended. Nomad names them
-// eth0 and so on.
+// no other process is in it, and it has no interface but those that the kernel makes.
+// Nomad puts others into the namespace of a group, and takes them out again when the
+// group has ended.
 func (p procfs) deserted(pid int) (bool, error) {
 	dir := filepath.Join(string(p), strconv.Itoa(pid))
 	own, err := os.Readlink(filepath.Join(dir, "ns/net"))
@@ -27,7 +28,7 @@ func (p procfs) deserted(pid int) (bool, error) {
 		return false, err
 	}
 	for line := range strings.Lines(string(devices)) {
-		if strings.HasPrefix(strings.TrimSpace(line), "eth") {
+		if device, _, isDevice := strings.Cut(strings.TrimSpace(line), ":"); isDevice && !isKernels(device) {
 			return false, nil
 		}
 	}
@@ -48,4 +49,12 @@ func (p procfs) deserted(pid int) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// isKernels reports whether the kernel makes an interface of that name in every network
+// namespace: the loopback, and the tunnels of the modules that are loaded.
+func isKernels(device string) bool {
+	return slices.Contains([]string{
+		"lo", "tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0",
+	}, device)
 }

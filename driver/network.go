@@ -15,7 +15,8 @@ import (
 const sandboxHostname = "docker_sandbox_hostname"
 
 // CreateNetwork starts the pause container whose network namespace the tasks of a
-// group share. created is false if it was there already.
+// group share. created is false if it was there already. Nomad 1.6 drops the group's
+// hostname on its way to a plugin that is a process of its own.
 func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateRequest) (spec *drivers.NetworkIsolationSpec, created bool, err error) {
 	s, err := p.serving()
 	if err != nil {
@@ -26,6 +27,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	}
 	defer s.keeper.custody.giveUp(custodyOf(allocID))
 	s.sandboxes.touch(allocID)
+	p.dropBare(s, allocID)
 	hostname := ""
 	if request != nil {
 		hostname = request.Hostname
@@ -44,6 +46,48 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 		labels[sandboxHostname] = hostname
 	}
 	return &drivers.NetworkIsolationSpec{Mode: drivers.NetIsolationModeGroup, Path: sandbox.Key, Labels: labels}, created, nil
+}
+
+// dropBare removes the group's pause container if it runs, but nobody has furnished its
+// namespace. Nomad does that only for one that it is told was created: the agent died
+// before it came to it, or the container was restarted since.
+func (p *Plugin) dropBare(s *services, allocID string) {
+	found, err := s.engine.Inspect(p.ctx, sandboxName(allocID))
+	if err != nil || !found.Running || found.Labels[labelSandbox] != allocID {
+		return
+	}
+	if bare, err := s.sandboxes.proc.deserted(found.Pid); err != nil || !bare {
+		return
+	}
+	p.logger.Warn("a group's network has no interfaces and is made anew", "container", found.Name)
+	if err := s.engine.RemoveSandbox(p.ctx, found.ID); err != nil {
+		p.logger.Error("a group network without interfaces cannot be removed", "container", found.Name, "error", err)
+	}
+}
+
+// checkGroupNetwork fails a start into a group's network that is no more. Its interfaces
+// are made once in an allocation's life, so to try again is of no use.
+func (s *start) checkGroupNetwork() error {
+	isolation := s.task.NetworkIsolation
+	if s.order.job.NetworkMode != "" || groupNetwork(s.task) == "" {
+		return nil
+	}
+	id, fate := isolation.Labels[sandboxContainer], ""
+	found, err := s.services.engine.Inspect(s.ctx, id)
+	switch {
+	case errors.Is(err, docker.ErrNotFound):
+		fate = "was removed"
+	case err != nil:
+		return fmt.Errorf("the group's network cannot be looked up: %w", err)
+	case !found.Running:
+		fate = "has ended"
+	case found.SandboxKey != isolation.Path:
+		fate = "was restarted"
+	default:
+		return nil
+	}
+	return fmt.Errorf("the group's network is gone: its pause container %s %s. Nomad makes a network once for each allocation, "+
+		"so this one must be replaced: by its reschedule block, or with `nomad alloc stop %s`", id, fate, s.task.AllocID)
 }
 
 // DestroyNetwork removes the pause container. After a restart Nomad may have no spec;

@@ -205,31 +205,6 @@ func TestFingerprint(t *testing.T) {
 	must.StrContains(t, fifth.HealthDescription, "docker does not answer")
 }
 
-func TestGroupNetwork(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.boot()
-	spec, created, err := d.plugin.CreateNetwork(allocID, &drivers.NetworkCreateRequest{Hostname: "h"})
-	must.NoError(t, err)
-	must.True(t, created)
-	must.Eq(t, "h", spec.Labels["docker_sandbox_hostname"])
-	must.NotEq(t, "", spec.Path)
-	again, created, err := d.plugin.CreateNetwork(allocID, nil)
-	must.NoError(t, err)
-	must.False(t, created)
-	must.MapNotContainsKey(t, again.Labels, "docker_sandbox_hostname", must.Sprint("an empty name would be taken for one"))
-
-	task := w.task(``)
-	task.NetworkIsolation = spec
-	_, _, err = d.StartTask(task)
-	must.NoError(t, err)
-	must.Eq(t, "container:"+spec.Labels[sandboxContainer], string(w.engine.running()[0].spec.Host.NetworkMode))
-
-	must.NoError(t, d.plugin.DestroyNetwork(allocID, nil), must.Sprint("found by its label"))
-	must.MapEmpty(t, w.engine.sandboxes)
-	must.NoError(t, d.plugin.DestroyNetwork(allocID, nil))
-}
-
 // An image goes when its last task is gone, whichever process started that.
 func TestUnusedImagesAreRemovedIfTheOperatorWants(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,7 @@ func TestDesertedNamespace(t *testing.T) {
 	}{
 		{"empty", "tunl0", false, true},
 		{"furnished by Nomad", "eth0", false, false},
+		{"furnished, named by the operator", "net0", false, false},
 		{"in use", "tunl0", true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

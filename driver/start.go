@@ -106,6 +106,9 @@ func (s *start) prepare() error {
 	if err := s.findEngine(); err != nil {
 		return err
 	}
+	if err := s.checkGroupNetwork(); err != nil {
+		return err
+	}
 	return s.pullImage()
 }
 

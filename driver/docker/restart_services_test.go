@@ -34,7 +34,7 @@ func ownEngine(t *testing.T) (c *Client, control func(verb string)) {
 	})
 	control("start")
 	script("image.sh")
-	return newClient(t, Config{Endpoint: "unix://" + run + "/docker.sock"}), control
+	return newClient(t, Config{Endpoint: "unix://" + run + "/docker.sock", InfraImage: os.Getenv("GPU_MEM_TEST_PAUSE_IMAGE")}), control
 }
 
 // freeSlot claims a number that no other engine on this machine uses, by the bridge that the engine will have.
@@ -50,13 +50,16 @@ func freeSlot(t *testing.T) int {
 }
 
 // TestDaemonRestarts restarts the daemon twice under a container that goes on: Wait must not take that for an exit, and Logs
-// must deliver each line once.
+// must deliver each line once. Nor may the network of a group change.
 func TestDaemonRestarts(t *testing.T) {
 	t.Parallel()
 	c, control := ownEngine(t)
 	spec := shell("i=0; while [ ! -e /tmp/end ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 7")
 	id := start(t, c, spec)
 	before, err := c.Inspect(t.Context(), id)
+	must.NoError(t, err)
+	group := SandboxSpec{Name: uniqueName(), Labels: map[string]string{"docker-test": "group"}}
+	sandbox, _, err := c.CreateSandbox(t.Context(), group)
 	must.NoError(t, err)
 	whose, err := c.ID(t.Context())
 	must.NoError(t, err)
@@ -86,6 +89,10 @@ func TestDaemonRestarts(t *testing.T) {
 		must.NoError(t, err)
 		must.True(t, after.Running)
 		must.Eq(t, before.Pid, after.Pid)
+		again, created, err := c.CreateSandbox(ctx, group)
+		must.NoError(t, err)
+		must.False(t, created)
+		must.Eq(t, sandbox, again, must.Sprint("its namespace goes by the same path"))
 		same, err := c.ID(ctx)
 		must.NoError(t, err)
 		must.Eq(t, whose, same)
@@ -93,6 +100,7 @@ func TestDaemonRestarts(t *testing.T) {
 		must.Eq(t, 0, len(logged), must.Sprint("a restart of the daemon was taken for the end of the logs"))
 	}
 
+	must.NoError(t, c.RemoveSandbox(ctx, sandbox.ID))
 	end, err := c.Exec(ctx, id, []string{"touch", "/tmp/end"}, 4096)
 	must.NoError(t, err)
 	must.Eq(t, 0, end.Code)
