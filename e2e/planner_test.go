@@ -100,6 +100,7 @@ func TestPlanner(t *testing.T) {
 	t.Run("run again", func(t *testing.T) { testRunAgain(t, c) })
 	t.Run("replan", func(t *testing.T) { testReplan(t, c) })
 	t.Run("whole GPU", func(t *testing.T) { testWholeGPU(t, c) })
+	t.Run("replan what fitted nowhere", func(t *testing.T) { testReplanBlocked(t, c) })
 	t.Run("nowhere", func(t *testing.T) { testNowhere(t, c) })
 	t.Run("webhook", func(t *testing.T) { testWebhook(t, c) })
 }

@@ -7,13 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os/exec"
 	"time"
 
-	sizes "github.com/docker/go-units"
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/profile"
 )
 
 const claimLong = `Take a slice of a GPU for work outside Nomad, and give it back afterwards.
@@ -80,6 +82,11 @@ func (c *claimCommand) run(ctx context.Context, command []string) error {
 	if err != nil {
 		return err
 	}
+	if len(command) > 0 { // before anything is claimed for it
+		if _, err := exec.LookPath(command[0]); err != nil {
+			return usageError{err}
+		}
+	}
 	client, err := c.nomad.open()
 	if err != nil {
 		return err
@@ -109,14 +116,17 @@ func (c *claimCommand) check() (uint64, error) {
 	if c.gpu == "" || c.memory == "" {
 		return 0, usageError{errors.New("--gpu and --memory are needed")}
 	}
-	bytes, err := sizes.RAMInBytes(c.memory)
-	if err != nil || bytes <= 0 {
-		return 0, usageError{fmt.Errorf("--memory %q is not a size; want one such as 6GiB", c.memory)}
+	mib, err := parseMiB(c.memory)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("--memory: %w", err)}
+	}
+	if !(0 < mib && mib <= profile.LargestMiB) {
+		return 0, usageError{fmt.Errorf("--memory %q is not the size of a slice of a GPU", c.memory)}
 	}
 	if c.ttl < 0 {
 		return 0, usageError{fmt.Errorf("--ttl %s is negative", c.ttl)}
 	}
-	return uint64((bytes + sizes.MiB - 1) / sizes.MiB), nil
+	return uint64(math.Ceil(mib)), nil
 }
 
 // holding is units that are requested, and then held.

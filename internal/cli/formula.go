@@ -6,14 +6,10 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
-	gounits "github.com/docker/go-units"
-
 	"nomad-gpu-mem/allocator"
-	"nomad-gpu-mem/allocator/profile"
 )
 
 func parseProfile(base string, per []string, least, most string) (allocator.Profile, error) {
@@ -43,29 +39,6 @@ func parseProfile(base string, per []string, least, most string) (allocator.Prof
 		return p, fmt.Errorf("--max: %w", err)
 	}
 	return p, nil
-}
-
-// parseMiB reads a size. A bare number is MiB, and may be negative.
-func parseMiB(text string) (float64, error) {
-	if mib, err := strconv.ParseFloat(text, 64); err == nil {
-		return mib, nil
-	}
-	bytes, err := gounits.RAMInBytes(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no size such as 1500MiB or 1.5GiB", text)
-	}
-	return float64(bytes) / (1 << 20), nil
-}
-
-func parseBound(text string) (uint64, error) {
-	mib, err := parseMiB(text)
-	if err != nil {
-		return 0, err
-	}
-	if mib < 0 || mib > profile.LargestMiB || mib != float64(uint64(mib)) {
-		return 0, fmt.Errorf("%q is no whole number of MiB", text)
-	}
-	return uint64(mib), nil
 }
 
 // parsePairs reads arguments of the form name=value.

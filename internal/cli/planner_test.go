@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,27 @@ func TestPlanAndRun(t *testing.T) {
 	code, stdout, _ = w.run(t, "replan", "--threshold=1")
 	must.Eq(t, ExitOK, code)
 	must.StrContains(t, stdout, "default/web: needs nothing")
+}
+
+// run of a job that asks for no GPU memory says what was started, and what not.
+func TestRunOfOtherJobs(t *testing.T) {
+	t.Parallel()
+	w, _ := planned(t)
+	plain := strings.NewReplacer(`device "nvidia/gpu-mem" {}`, "memory = 64", "var.replicas", "1").Replace(webJob)
+	file := jobFile(t, plain)
+	code, stdout, stderr := w.run(t, "run", "--var=replicas=1", file)
+	must.Eq(t, ExitOK, code, must.Sprint(stderr))
+	must.StrContains(t, stdout, "Job web asks for no GPU memory")
+	must.RegexMatch(t, regexp.MustCompile(`serve +[0-9a-f]{8} +node-\d +- +-\n`), stdout)
+	code, stdout, _ = w.run(t, "run", "--var=replicas=1", file)
+	must.Eq(t, ExitOK, code)
+	must.StrContains(t, stdout, "Nothing was to be started.")
+
+	large := jobFile(t, strings.NewReplacer("64", "99999999", `job "web"`, `job "large"`).Replace(plain))
+	code, stdout, stderr = w.run(t, "run", "--var=replicas=1", large)
+	must.Eq(t, ExitWaiting, code)
+	must.StrContains(t, stdout, "Nothing was started.")
+	must.StrContains(t, stderr, "no place for all of large")
 }
 
 func TestPlanOfWhatFitsNowhere(t *testing.T) {
@@ -195,6 +217,7 @@ func TestProfileCommands(t *testing.T) {
 	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "24576 at most")
 	must.StrContains(t, run(ExitUsage, "test", "resnet50", "batch"), "name=value")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "much"), "no size")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB; from 0 to 16777216")
 	must.StrContains(t, run(ExitUsage, "set", "odd"), "neither a base nor an attribute")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base=1", "--min=2GiB", "--max=1GiB"), "above the most")
 	must.StrContains(t, run(ExitUsage, "set"), "the name of one profile")

@@ -152,9 +152,9 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			unitMiB, err := parseMiB(unit)
-			if err != nil || unitMiB < 1 {
-				return usageError{fmt.Errorf("--unit %q is no size", unit)}
+			unitMiB, err := parseBound(unit)
+			if err != nil || unitMiB == 0 {
+				return usageError{fmt.Errorf("--unit %q is no whole number of MiB, such as 1GiB", unit)}
 			}
 			attributes, err := parsePairs(args[1:])
 			if err != nil {
@@ -165,8 +165,8 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				need := profile.Units(mib, uint64(unitMiB))
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, count(need, "unit"), uint64(unitMiB))
+				need := profile.Units(mib, unitMiB)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, count(need, "unit"), unitMiB)
 				return err
 			})
 		},

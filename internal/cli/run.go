@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 
+	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
 )
 
@@ -67,7 +68,13 @@ func otherwise(report *live.Report) error {
 	if !report.AsPlanned() {
 		return &waitingError{what: "Nomad did otherwise than planned"}
 	}
-	return unplaced(report.Plan)
+	if err := unplaced(report.Plan); err != nil {
+		return err
+	}
+	if len(report.Failures) > 0 {
+		return &waitingError{what: "Nomad found no place for all of " + report.Plan.ID}
+	}
+	return nil
 }
 
 // writeReport says what Nomad did.
@@ -83,16 +90,27 @@ func writeReport(w io.Writer, report *live.Report) error {
 	for _, group := range slices.Sorted(maps.Keys(report.Failures)) {
 		fmt.Fprintf(w, "Nomad found no place for group %s: %s\n", clean(group), clean(report.Failures[group]))
 	}
-	if len(report.Outcomes) == 0 {
+	switch {
+	case len(report.Outcomes) > 0:
+		return writeOutcomes(w, report.Outcomes)
+	case len(report.Failures) > 0:
+		_, err := fmt.Fprintln(w, "Nothing was started.")
+		return err
+	default:
 		_, err := fmt.Fprintln(w, "Nothing was to be started.")
 		return err
 	}
+}
+
+func writeOutcomes(w io.Writer, outcomes []planner.Outcome) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "GROUP\tALLOC\tNODE\tGPU\tAS PLANNED")
-	for _, o := range report.Outcomes {
-		if o.Alloc == "" {
+	for _, o := range outcomes {
+		switch {
+		case o.Alloc == "":
 			fmt.Fprintf(table, "%s\t-\t-\t-\tnot started\n", clean(o.Group))
-			continue
+		case len(o.GPUs) == 0:
+			fmt.Fprintf(table, "%s\t%.8s\t%s\t-\t-\n", clean(o.Group), o.Alloc, clean(o.NodeName))
 		}
 		for i, gpu := range o.GPUs {
 			if i == 0 {

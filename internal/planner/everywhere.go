@@ -20,7 +20,8 @@ func (p *planning) everywhere(w *wanted, group *Group) error {
 			return err
 		}
 	}
-	done := map[string]bool{}
+	done := map[string]bool{} // nodes that have an instance, or get one
+	group.Count = 0
 	for _, alloc := range w.live {
 		done[alloc.NodeID] = w.kept
 	}
@@ -36,7 +37,11 @@ func (p *planning) everywhere(w *wanted, group *Group) error {
 		group.Places = append(group.Places, place)
 		done[d.Node] = true
 	}
-	group.Count = len(group.Places)
+	for _, has := range done {
+		if has {
+			group.Count++
+		}
+	}
 	if missing := p.withoutRoom(w, done); missing > 0 {
 		group.Short = append(group.Short, p.shortage(w, missing))
 	}

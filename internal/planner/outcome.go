@@ -13,14 +13,14 @@ type Outcome struct {
 	Alloc     string   `json:"alloc,omitempty"` // "" if it was not started
 	Node      string   `json:"node,omitempty"`
 	NodeName  string   `json:"node_name,omitempty"`
-	GPUs      []string `json:"gpus,omitempty"` // UUIDs, sorted
+	GPUs      []string `json:"gpus,omitempty"` // UUIDs, sorted; nil of a group that asks for none
 	AsPlanned bool     `json:"as_planned"`
 }
 
-// Compare holds what Nomad started against a plan. Allocations of other groups
-// do not count.
+// Compare holds what Nomad started against a plan. Those of groups that ask for
+// no GPU memory are as planned wherever they are.
 func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
-	var all []Outcome
+	all := unplanned(plan, started)
 	for _, group := range plan.Groups {
 		open := slices.Clone(group.Places)
 		elsewhere := 0
@@ -43,6 +43,19 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 		}
 		for range len(open) - elsewhere {
 			all = append(all, Outcome{Group: group.Name})
+		}
+	}
+	return all
+}
+
+// unplanned are the instances of groups that the plan does not have.
+func unplanned(plan *Plan, started []*structs.AllocListStub) []Outcome {
+	var all []Outcome
+	for _, alloc := range started {
+		if !slices.ContainsFunc(plan.Groups, func(g Group) bool { return g.Name == alloc.TaskGroup }) {
+			all = append(all, Outcome{
+				Group: alloc.TaskGroup, Alloc: alloc.ID, Node: alloc.NodeID, NodeName: alloc.NodeName, AsPlanned: true,
+			})
 		}
 	}
 	return all

@@ -244,6 +244,7 @@ func TestJobErrors(t *testing.T) {
 		`only "whole" is possible`:    newJob("j", 1, meta(planner.MetaAmount, "half")),
 		"take one":                    newJob("j", 1, meta(planner.MetaAmount, "whole"), meta(planner.MetaProfile, "p")),
 		"count = 0":                   newJob("j", 0),
+		"a count of -4":               newJob("j", 1, count(-4)),
 		"no node has a GPU":           newJob("j", 1, meta(planner.MetaAmount, "whole"), asking(of("NVIDIA T4"))),
 		`group "group", task "main":`: newJob("j", 0),
 	} {

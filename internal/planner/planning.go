@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"fmt"
+
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
 
@@ -103,6 +105,9 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 	asks, err := findAsks(p.job, group, p.cluster.Profiles)
 	if err != nil || len(asks) == 0 {
 		return nil, err
+	}
+	if *group.Count < 0 {
+		return nil, fmt.Errorf("group %q has a count of %d", *group.Name, *group.Count)
 	}
 	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was}
 	for _, a := range asks {

@@ -183,6 +183,10 @@ func TestSystemJobOnTheRealScheduler(t *testing.T) {
 	for _, outcome := range planner.Compare(p, run(n, p)) {
 		must.True(t, outcome.AsPlanned)
 	}
+	p = plan(t, job, see(t, n, job), shortlist())
+	must.Eq(t, 8, p.Groups[0].Count)
+	must.SliceEmpty(t, p.Groups[0].Places)
+	must.SliceEmpty(t, run(n, p))
 }
 
 func TestBatchJobOnTheRealScheduler(t *testing.T) {

@@ -107,7 +107,10 @@ func TestJobWithoutAsksIsSubmitted(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "complete", report.Status)
 	must.SliceEmpty(t, report.Plan.Groups)
-	must.Len(t, 1, w.allocs("plain"))
+	must.Len(t, 1, report.Outcomes)
+	must.Eq(t, w.allocs("plain")[0], report.Outcomes[0].Alloc)
+	must.SliceEmpty(t, report.Outcomes[0].GPUs)
+	must.True(t, report.AsPlanned())
 }
 
 // once calls do before the first registration only.

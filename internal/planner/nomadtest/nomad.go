@@ -76,10 +76,12 @@ func (n *Nomad) Job(id string) *structs.Job {
 	return job
 }
 
-// Register takes a job, as a new version if it differs, and decides on it. Instances that wait are not tried
-// again later.
+// Register takes a job, with Nomad's defaults and as a new version if it differs,
+// and decides on it. Instances that wait are not tried again later.
 func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
-	registered := Convert[*structs.Job](n.t, job)
+	complete := Convert[*api.Job](n.t, job)
+	complete.Canonicalize()
+	registered := Convert[*structs.Job](n.t, complete)
 	if registered.NodePool == "" {
 		registered.NodePool = "default"
 	}

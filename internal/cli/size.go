@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"nomad-gpu-mem/allocator/profile"
+)
+
+// parseMiB reads a size. GiB is a power of 2 and GB one of 10; a bare number is
+// MiB. It may be negative, or larger than any GPU.
+func parseMiB(text string) (float64, error) {
+	if mib, err := strconv.ParseFloat(text, 64); err == nil {
+		return mib, nil
+	}
+	amount, negative := strings.CutPrefix(text, "-")
+	bytes, err := humanize.ParseBytes(amount)
+	if err != nil || strings.Contains(amount, ",") { // which would be dropped
+		return 0, fmt.Errorf("%q is no size such as 1500MiB or 1.5GiB", text)
+	}
+	mib := float64(bytes) / (1 << 20)
+	if negative {
+		mib = -mib
+	}
+	return mib, nil
+}
+
+// parseBound reads a size that must be whole MiB, and no more than a GPU may
+// have.
+func parseBound(text string) (uint64, error) {
+	mib, err := parseMiB(text)
+	if err != nil {
+		return 0, err
+	}
+	if !(0 <= mib && mib <= profile.LargestMiB) || mib != math.Trunc(mib) {
+		return 0, fmt.Errorf("%q is no whole number of MiB from 0 to %d", text, profile.LargestMiB)
+	}
+	return uint64(mib), nil
+}
