@@ -25,7 +25,7 @@ func (p *Plugin) DestroyTask(id string, force bool) error {
 	h.drain()
 	h.close()
 	p.tasks.remove(id)
-	defer p.dropImage(s, h.image, id)
+	defer func() { s.images.drop(h.image, id, time.Now()) }()
 	if err := s.keeper.end(p.ctx, h.attempt()); err != nil {
 		p.announcer.tell(h.task, "The task's end is not complete, which will be tried again: "+err.Error())
 		return err

@@ -25,7 +25,7 @@
 //	orphans.go  sweep.go  sandboxes.go   what nobody looks after
 //	reconcile.go  home.go  remarks.go   what the table says of this node's GPUs, against what runs
 //	logs.go  checkpoint.go  fifo.go  holder.go   output into Nomad's pipes
-//	images.go                         removal of images that nobody uses
+//	images.go  imagenotes.go          images: brought for a task, removed when nobody uses them
 //	exec.go  stats.go  events.go  fingerprint.go   one family of calls each
 //
 // # What holds

@@ -23,6 +23,7 @@ const handleVersion = 1
 type TaskState struct {
 	ContainerID   string
 	Engine        string // ID of the Docker engine that has it; empty: not known
+	Image         string // ID
 	Attempt       string
 	Bookings      []Slice
 	DriverNetwork *drivers.DriverNetwork
@@ -135,6 +136,7 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 	state := TaskState{
 		ContainerID:   h.container,
 		Engine:        h.engine,
+		Image:         h.image,
 		Attempt:       h.task.ID,
 		DriverNetwork: h.network,
 		StartedAt:     h.startedAt,

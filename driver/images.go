@@ -2,39 +2,99 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"nomad-gpu-mem/driver/docker"
 )
 
-// removeImage removes an image by ID. One that is gone or in use is no error.
-type removeImage func(ctx context.Context, id string) error
-
-// images removes the images that no task has used for a while, if the operator wants
-// that. Who uses what is counted anew after a restart, as tasks are recovered.
+// images brings the images of tasks, and removes those that no task has used for
+// gc.image_delay, if the operator wants that.
+//
+// Who uses what is counted anew after a restart, as tasks are recovered. What was used
+// is noted in state_dir: an image whose last task ended while no plugin ran, or whose
+// delay was cut short, still goes.
 type images struct {
 	logger  hclog.Logger
+	engine  Images
 	enabled bool
 	delay   time.Duration
-	remove  removeImage
+	notes   imageNotes
 
-	mu    sync.Mutex
-	users map[string]map[string]bool // image ID -> task config IDs
-	used  map[string]int             // image ID -> how often it was taken into use
+	mu       sync.Mutex
+	users    map[string]map[string]bool // image ID -> task config IDs
+	due      map[string]time.Time       // when an image without users goes
+	noted    map[string]bool            // as on disk
+	removing string                     // image ID
+	removed  chan struct{}              // closed when it is
+	steps    int                        // removals begun and ended
 }
 
-func newImages(logger hclog.Logger, s settings, remove removeImage) *images {
+func newImages(logger hclog.Logger, s settings, engine Images) *images {
 	return &images{
-		logger: logger, enabled: s.GC.Image, delay: s.imageDelay, remove: remove,
-		users: map[string]map[string]bool{}, used: map[string]int{},
+		logger: logger, engine: engine, enabled: s.GC.Image, delay: s.imageDelay, notes: notesOfImages(s.StateDir),
+		users: map[string]map[string]bool{}, due: map[string]time.Time{}, noted: map[string]bool{},
 	}
 }
 
-// use says that a task uses the image.
-func (i *images) use(image, task string) {
-	if !i.enabled || image == "" {
+// resume takes up what earlier processes have noted. Tasks have until then to be
+// recovered.
+func (i *images) resume(until time.Time) {
+	if !i.enabled {
 		return
+	}
+	noted, err := i.notes.read()
+	if err != nil {
+		i.logger.Warn("images used by earlier tasks are not known, and will not be removed", "error", err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, image := range noted {
+		i.noted[image], i.due[image] = true, until
+	}
+}
+
+// bring sees to it that an image is there for a task, and that it stays.
+//
+// It may be found there a moment before it is removed, whose decision was made before
+// that: then it is brought again.
+func (i *images) bring(ctx context.Context, req docker.PullRequest, task string) (docker.Image, error) {
+	held := ""
+	for {
+		before := i.removals()
+		image, err := i.engine.EnsureImage(ctx, req)
+		if image.ID != held {
+			i.drop(held, task, time.Now())
+		}
+		if err != nil {
+			return docker.Image{}, err
+		}
+		held = image.ID
+		removal := i.use(held, task)
+		if removal == nil && i.removals() == before {
+			return image, nil
+		}
+		if removal != nil {
+			<-removal // it has a time limit
+		}
+	}
+}
+
+func (i *images) removals() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.steps
+}
+
+// use says that a task uses the image. It will not be removed then, unless it is being
+// removed just now: removal is closed when it has been.
+func (i *images) use(image, task string) (removal <-chan struct{}) {
+	if !i.enabled || image == "" {
+		return nil
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -42,49 +102,104 @@ func (i *images) use(image, task string) {
 		i.users[image] = map[string]bool{}
 	}
 	i.users[image][task] = true
-	i.used[image]++
+	delete(i.due, image)
+	i.note(image, true)
+	if i.removing == image {
+		return i.removed
+	}
+	return nil
 }
 
-// drop says that a task no longer uses the image, and returns what is to be run
-// in the background then; nil if there is nothing to do.
-func (i *images) drop(image, task string) (later func(ctx context.Context)) {
-	if !i.enabled || image == "" {
-		return nil
-	}
+// drop says that a task no longer uses the image.
+func (i *images) drop(image, task string, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.users[image], task)
-	if len(i.users[image]) > 0 {
-		return nil
-	}
-	delete(i.users, image)
-	since := i.used[image]
-	return func(ctx context.Context) {
-		if pause(ctx, i.delay) && i.unusedSince(image, since) {
-			i.collect(ctx, image)
-		}
-	}
-}
-
-func (i *images) unusedSince(image string, used int) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.used[image] == used
-}
-
-func (i *images) collect(ctx context.Context, image string) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	if err := i.remove(ctx, image); err != nil {
-		i.logger.Warn("an unused image cannot be removed", "image", image, "error", err)
+	if !i.users[image][task] {
 		return
 	}
-	i.logger.Info("removed an unused image", "image", image)
+	delete(i.users[image], task)
+	if len(i.users[image]) == 0 {
+		delete(i.users, image)
+		i.due[image] = now.Add(i.delay)
+	}
 }
 
-// dropImage lets go of a task's image.
-func (p *Plugin) dropImage(s *services, image, task string) {
-	if later := s.images.drop(image, task); later != nil {
-		p.spawn(func() { later(p.ctx) })
+// sweep removes the images that have been without users for long enough.
+func (i *images) sweep(ctx context.Context, now time.Time) {
+	for ctx.Err() == nil {
+		image, found := i.beginRemoval(now)
+		if !found {
+			return
+		}
+		err := i.remove(ctx, image)
+		i.endRemoval(image, now, err)
+	}
+}
+
+// beginRemoval picks an image that is due.
+func (i *images) beginRemoval(now time.Time) (image string, found bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for image, due := range i.due {
+		if !now.Before(due) {
+			delete(i.due, image)
+			i.removing, i.removed = image, make(chan struct{})
+			i.steps++
+			return image, true
+		}
+	}
+	return "", false
+}
+
+// endRemoval makes way for those who want the image. One that could not be removed is
+// left alone, except if the daemon did not answer or this process is about to end: it is
+// tried again then.
+func (i *images) endRemoval(image string, now time.Time, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	close(i.removed)
+	i.removing = ""
+	i.steps++
+	unanswered := errors.Is(err, docker.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case len(i.users[image]) > 0: // wanted meanwhile
+	case unanswered:
+		i.due[image] = now.Add(max(i.delay, time.Second))
+	default:
+		i.note(image, false)
+	}
+}
+
+func (i *images) remove(ctx context.Context, image string) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	err := i.engine.RemoveImage(ctx, image)
+	if err != nil {
+		i.logger.Warn("an unused image cannot be removed", "image", image, "error", err)
+		return err
+	}
+	i.logger.Info("removed an unused image", "image", image)
+	return nil
+}
+
+// note writes down that the image was used, or is gone. i.mu is held.
+func (i *images) note(image string, used bool) {
+	if i.noted[image] == used {
+		return
+	}
+	if used {
+		i.noted[image] = true
+	} else {
+		delete(i.noted, image)
+	}
+	if err := i.notes.write(maps.Keys(i.noted)); err != nil {
+		i.logger.Warn("used images cannot be noted, and will not be removed after a restart of this plugin", "error", err)
+	}
+}
+
+// imageLoop removes unused images.
+func (p *Plugin) imageLoop(s *services) {
+	if s.settings.GC.Image {
+		every(p.ctx, p.pace.sweep, func() { s.images.sweep(p.ctx, time.Now()) })
 	}
 }

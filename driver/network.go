@@ -37,6 +37,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 		Hostname:    hostname,
 		Labels:      map[string]string{labelSandbox: allocID},
 		PullTimeout: s.settings.infraTimeout,
+		IdleTimeout: s.settings.pullIdle,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("the group's network cannot be made: %w; infra_image is %q", err, s.settings.InfraImage)

@@ -54,10 +54,11 @@ type services struct {
 // pace is how often the plugin looks again. Tests are in more of a hurry.
 type pace struct {
 	fingerprint time.Duration // state of the daemon
-	sweep       time.Duration // attempts that nobody looks after
+	sweep       time.Duration // attempts that nobody looks after, images that nobody uses
 	assert      time.Duration // claims of running tasks
 	retry       time.Duration // units that another task still holds, a daemon that is away
 	recovery    time.Duration // how long a recovery waits for a daemon that is away
+	settling    time.Duration // what Nomad may take to recover its tasks after a restart
 }
 
 // New returns a plugin that serves under that name, and that has neither connected to
@@ -80,6 +81,7 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 			assert:      time.Minute,
 			retry:       time.Second,
 			recovery:    20 * time.Second,
+			settling:    5 * time.Minute,
 		},
 	}
 }
@@ -137,10 +139,12 @@ func (p *Plugin) serve(s settings) error {
 		table:          table,
 		since:          time.Now(),
 		keepContainers: !s.GC.Container,
-	}, images: newImages(p.logger, s, engine.RemoveImage), sandboxes: newSandboxes()}
+	}, images: newImages(p.logger, s, engine), sandboxes: newSandboxes()}
+	services.images.resume(time.Now().Add(max(s.imageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.spawn(func() { p.sweepLoop(services) })
 	p.spawn(func() { p.danglingLoop(services) })
+	p.spawn(func() { p.imageLoop(services) })
 	p.spawn(func() { p.assertLoop(services) })
 	p.spawn(func() { p.reconcileLoop(services) })
 	return nil

@@ -204,39 +204,3 @@ func TestFingerprint(t *testing.T) {
 	must.Eq(t, drivers.HealthStateUnhealthy, fifth.Health, must.Sprint("an outage of the table is told once"))
 	must.StrContains(t, fifth.HealthDescription, "docker does not answer")
 }
-
-// An image goes when its last task is gone, whichever process started that.
-func TestUnusedImagesAreRemovedIfTheOperatorWants(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.config = "gc {\n image = true\n image_delay = \"0s\"\n}"
-	d := w.boot()
-	first, second := w.task(``), w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``)
-	handle, _, err := d.StartTask(first)
-	must.NoError(t, err)
-	d.kill()
-	d = w.boot()
-	must.NoError(t, d.RecoverTask(handle))
-	_, _, err = d.StartTask(second)
-	must.NoError(t, err)
-	must.NoError(t, d.DestroyTask(second.ID, true))
-	must.True(t, w.engine.hasImage())
-	must.NoError(t, d.DestroyTask(first.ID, true))
-	eventually(t, func() bool { return !w.engine.hasImage() })
-}
-
-func TestImageThatIsUsedAgainStays(t *testing.T) {
-	t.Parallel()
-	removed := false
-	i := newImages(quiet(), settings{Config: Config{GC: GC{Image: true}}}, func(context.Context, string) error {
-		removed = true
-		return nil
-	})
-	i.use("sha256:app", "one")
-	later := i.drop("sha256:app", "one")
-	i.use("sha256:app", "two")
-	later(t.Context())
-	must.False(t, removed)
-	i.drop("sha256:app", "two")(t.Context())
-	must.True(t, removed)
-}

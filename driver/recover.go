@@ -90,7 +90,7 @@ func (p *Plugin) findAgain(s *services, a attempt, state TaskState) (found docke
 		}
 		if !pause(ctx, p.pace.retry) {
 			p.logger.Warn("docker is away: a task is recovered unseen", "container", state.ContainerID, "error", err)
-			return docker.Container{ID: state.ContainerID, TTY: state.TTY, Running: true}, false, nil
+			return docker.Container{ID: state.ContainerID, Image: state.Image, TTY: state.TTY, Running: true}, false, nil
 		}
 	}
 }

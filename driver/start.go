@@ -35,7 +35,7 @@ func (p *Plugin) StartTask(task *drivers.TaskConfig) (*drivers.TaskHandle, *driv
 		return out, h.network, nil
 	}
 	if start.order != nil {
-		p.dropImage(s, start.order.image.ID, task.ID)
+		s.images.drop(start.order.image.ID, task.ID, time.Now())
 	}
 	p.announcer.tell(task, "Task was not started: "+err.Error())
 	// Nomad looks at the error itself, not at what it wraps.
@@ -168,9 +168,8 @@ func (s *start) checkRuntime() error {
 		runtime, info.Runtimes)
 }
 
-func (s *start) pullImage() error {
+func (s *start) pullImage() (err error) {
 	job := s.order.job
-	s.plugin.announcer.tell(s.task, "Preparing image "+job.Image, "image", job.Image)
 	request := docker.PullRequest{
 		Ref:          job.Image,
 		Force:        job.ForcePull,
@@ -187,13 +186,8 @@ func (s *start) pullImage() error {
 	if job.Load != "" {
 		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, job.Load) }
 	}
-	image, err := s.services.engine.EnsureImage(s.ctx, request)
-	if err != nil {
-		return err
-	}
-	s.order.image = image
-	s.services.images.use(image.ID, s.task.ID)
-	return nil
+	s.order.image, err = s.services.images.bring(s.ctx, request, s.task.ID)
+	return err
 }
 
 // container creates and starts the container, or takes the one that an earlier call

@@ -38,7 +38,7 @@ type PullRequest struct {
 	AuthSoftFail bool
 	// Timeout bounds the whole, IdleTimeout the time without any news from the daemon. 0: no bound.
 	Timeout, IdleTimeout time.Duration
-	// Progress is told every two minutes how far the pull is. May be nil.
+	// Progress is told that a pull begins, or that one under way is joined, and every two minutes how far it is. May be nil.
 	Progress func(msg string)
 }
 
@@ -138,7 +138,10 @@ func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) 
 
 // RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error.
 func (c *Client) RemoveImage(ctx context.Context, id string) error {
-	_, err := c.api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
+	err := c.timing.retry(ctx, func() error {
+		_, err := c.api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
+		return err
+	})
 	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) {
 		return nil
 	}

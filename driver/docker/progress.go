@@ -3,6 +3,7 @@ package docker
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/docker/docker/pkg/jsonmessage"
 	"github.com/docker/go-units"
@@ -10,6 +11,8 @@ import (
 
 // progress sums up the messages of a pull. It is safe for concurrent use.
 type progress struct {
+	begun time.Time
+
 	mu     sync.Mutex
 	layers map[string]layer
 }
@@ -20,8 +23,8 @@ type layer struct {
 	current, size int64
 }
 
-func newProgress() *progress {
-	return &progress{layers: map[string]layer{}}
+func newProgress(now time.Time) *progress {
+	return &progress{begun: now, layers: map[string]layer{}}
 }
 
 // add takes one message in. Messages without sizes (about the tag, the digest) are not about a layer.
@@ -43,11 +46,12 @@ func (p *progress) add(m jsonmessage.JSONMessage) {
 	}
 }
 
-// String says for example "3/7 layers, 1.2GB of 3.4GB, 2 waiting, 1 downloading, 1 extracting".
-func (p *progress) String() string {
+// at says for example "Pulled 3/7 (1.2GB/3.4GB) layers: 2 waiting/2 pulling - est 40s remaining". The estimate takes the
+// speed so far for that to come; there is none before the sizes are known.
+func (p *progress) at(now time.Time) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var done, waiting, downloading, extracting int
+	var done, waiting, pulling int
 	var current, size int64
 	for _, l := range p.layers {
 		current += l.current
@@ -55,15 +59,17 @@ func (p *progress) String() string {
 		switch l.status {
 		case "Already exists", "Pull complete":
 			done++
-		case "Downloading":
-			downloading++
-		case "Extracting":
-			extracting++
+		case "Downloading", "Extracting":
+			pulling++
 		default:
 			waiting++
 		}
 	}
-	return fmt.Sprintf("%d/%d layers, %s of %s, %d waiting, %d downloading, %d extracting",
-		done, len(p.layers), units.HumanSize(float64(current)), units.HumanSize(float64(size)),
-		waiting, downloading, extracting)
+	text := fmt.Sprintf("Pulled %d/%d (%s/%s) layers: %d waiting/%d pulling",
+		done, len(p.layers), units.HumanSize(float64(current)), units.HumanSize(float64(size)), waiting, pulling)
+	if current == 0 || size <= current {
+		return text
+	}
+	left := time.Duration(float64(now.Sub(p.begun)) * float64(size-current) / float64(current))
+	return fmt.Sprintf("%s - est %s remaining", text, left.Round(time.Second))
 }

@@ -28,6 +28,7 @@ func (c *Client) pull(ctx context.Context, ref imageRef, req PullRequest) error 
 		return c.runPull(ctx, key, req.IdleTimeout, p)
 	})
 	defer c.pulls.leave(shared)
+	req.progress("Downloading image")
 
 	ticker := time.NewTicker(c.timing.progressEvery)
 	defer ticker.Stop()
@@ -36,7 +37,7 @@ func (c *Client) pull(ctx context.Context, ref imageRef, req PullRequest) error 
 		case <-shared.done:
 			return shared.err
 		case <-ticker.C:
-			req.progress("Docker image pull progress: %s", shared.progress)
+			req.progress("Docker image pull progress: %s", shared.progress.at(time.Now()))
 		case <-ctx.Done():
 			return fmt.Errorf("pulling image %q: %w", ref.name, context.Cause(ctx))
 		}
@@ -123,7 +124,7 @@ func (p *pulls) join(key pullKey, run func(context.Context, *progress) error) *s
 	}
 	// No waiter's own context: the pull outlives the one who happened to come first.
 	ctx, cancel := context.WithCancel(context.Background())
-	shared := &sharedPull{key: key, cancel: cancel, waiting: 1, progress: newProgress(), done: make(chan struct{})}
+	shared := &sharedPull{key: key, cancel: cancel, waiting: 1, progress: newProgress(time.Now()), done: make(chan struct{})}
 	if p.flying == nil {
 		p.flying = map[pullKey]*sharedPull{}
 	}

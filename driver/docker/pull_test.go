@@ -150,7 +150,7 @@ func TestPullProgress(t *testing.T) {
 	defer cancel()
 	daemon := &fakeDaemon{create: stalled}
 	_, err := daemon.start(t, Config{}).EnsureImage(ctx, PullRequest{Ref: "redis:7", Progress: func(msg string) {
-		if strings.Contains(msg, "100B of 400B") {
+		if strings.Contains(msg, "100B/400B") {
 			select {
 			case told <- msg:
 			default:
@@ -159,7 +159,7 @@ func TestPullProgress(t *testing.T) {
 		}
 	}})
 	must.ErrorIs(t, err, context.Canceled)
-	must.Eq(t, "Docker image pull progress: 0/1 layers, 100B of 400B, 0 waiting, 1 downloading, 0 extracting", <-told)
+	must.StrHasPrefix(t, "Docker image pull progress: Pulled 0/1 (100B/400B) layers: 0 waiting/1 pulling - est ", <-told)
 }
 
 // TestPullsAreShared lets the daemon finish only when ten callers wait, or have waited.
@@ -175,12 +175,16 @@ func TestPullsAreShared(t *testing.T) {
 	}}
 	c := daemon.start(t, Config{})
 
-	// ensure waits in the background. It returns once it was told of progress, and so has joined the pull.
+	// ensure waits in the background. It returns once it was told of progress, as everyone who waits is.
 	ensure := func(ctx context.Context) <-chan error {
 		waits, result := make(chan struct{}), make(chan error, 1)
 		var once sync.Once
 		go func() {
-			_, err := c.EnsureImage(ctx, PullRequest{Ref: "redis:7", Progress: func(string) { once.Do(func() { close(waits) }) }})
+			_, err := c.EnsureImage(ctx, PullRequest{Ref: "redis:7", Progress: func(msg string) {
+				if strings.HasPrefix(msg, "Docker image pull progress") {
+					once.Do(func() { close(waits) })
+				}
+			}})
 			result <- err
 		}()
 		<-waits
@@ -215,7 +219,11 @@ func TestPullEndsWithItsLastWaiter(t *testing.T) {
 		close(ended)
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := daemon.start(t, Config{}).EnsureImage(ctx, PullRequest{Ref: "redis:7", Progress: func(string) { cancel() }})
+	_, err := daemon.start(t, Config{}).EnsureImage(ctx, PullRequest{Ref: "redis:7", Progress: func(msg string) {
+		if strings.Contains(msg, "100B/400B") {
+			cancel()
+		}
+	}})
 	must.ErrorIs(t, err, context.Canceled)
 	<-ended
 }
@@ -253,7 +261,9 @@ func TestPullWithoutTheCredentialsItNeeds(t *testing.T) {
 	_, err = c.EnsureImage(t.Context(), PullRequest{Ref: "r.example/app:1", AuthSoftFail: true,
 		Progress: func(msg string) { told = append(told, msg) }})
 	must.NoError(t, err)
+	must.SliceLen(t, 2, told)
 	must.StrContains(t, told[0], "anonymously")
+	must.Eq(t, "Downloading image", told[1])
 }
 
 func TestDaemonAway(t *testing.T) {

@@ -1,0 +1,55 @@
+package driver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// imageNotes keeps the IDs of images over restarts, in <state_dir>/images.json. It is
+// not synced to the disk: a crash of the machine costs no more than an image that stays.
+type imageNotes struct{ path string }
+
+func notesOfImages(stateDir string) imageNotes {
+	return imageNotes{filepath.Join(stateDir, "images.json")}
+}
+
+// imageNotesText is the file's content.
+type imageNotesText struct {
+	Images []string `json:"images"`
+}
+
+// read returns what was written last; nothing if nothing was.
+func (n imageNotes) read() ([]string, error) {
+	text, err := os.ReadFile(n.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var notes imageNotesText
+	if err := json.Unmarshal(text, &notes); err != nil {
+		return nil, fmt.Errorf("%s: %w", n.path, err)
+	}
+	return notes.Images, nil
+}
+
+func (n imageNotes) write(images iter.Seq[string]) error {
+	text, err := json.Marshal(imageNotesText{slices.Sorted(images)})
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(n.path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(n.path+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(n.path+".new", n.path)
+	}
+	return err
+}
