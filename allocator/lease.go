@@ -10,6 +10,9 @@ import (
 // elect a leader.
 const LeaseTime = 90 * time.Second
 
+// Silence is how long a node without a lease may be silent: many of its heartbeats.
+const Silence = 10 * time.Minute
+
 // Leaser is what a Store may offer besides: keys that vanish when nobody looks
 // after them. They say who is alive and nothing else. A claim never hangs on
 // one.
@@ -43,6 +46,19 @@ func (s *Snapshot) Liveness(node NodeState) Liveness {
 		return Dead
 	default:
 		return LivenessUnknown
+	}
+}
+
+// IsDead reports whether a node must be taken for gone: its lease is lost, or it has
+// none and has been silent for the time Silence.
+func (s *Snapshot) IsDead(node NodeState, now time.Time) bool {
+	switch s.Liveness(node) {
+	case Dead:
+		return true
+	case LivenessUnknown:
+		return now.Sub(node.LastSeen) > Silence
+	default:
+		return false
 	}
 }
 

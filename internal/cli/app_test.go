@@ -43,6 +43,7 @@ func TestUsageErrors(t *testing.T) {
 		{args: []string{"status", "--table-store=file", "--table-path=table.json"}, want: "absolute path"},
 		{args: []string{"status", "--table-token-file=/nowhere/token"}, want: "/nowhere/token"},
 		{args: []string{"status", "--table-token-file=" + empty}, want: "is empty"},
+		{args: []string{"doctor", "--yes"}, want: "--fix"},
 		{args: []string{"status"}, env: map[string]string{"GPU_MEM_TABLE_PREFIX": "/gpu-mem/"}, want: "/gpu-mem/"},
 	}
 	for _, tc := range tests {

@@ -17,20 +17,25 @@ const (
 
 // newNodes puts the GPUs under their nodes. A node may have no GPU, and a GPU a
 // node that no device plugin speaks for: both are shown.
-func newNodes(snapshot *allocator.Snapshot, only filter) []Node {
-	byName := map[string]*Node{}
+func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
+	byName, states := map[string]*Node{}, map[string]allocator.NodeState{}
 	for _, state := range snapshot.Nodes {
+		states[state.Name] = state
 		byName[state.Name] = &Node{
 			Name: state.Name, Reported: true, Version: state.Version, Driver: state.Driver,
-			Address: state.Address, LastSeen: state.LastSeen, Liveness: snapshot.Liveness(state), GPUs: []GPU{},
+			Address: state.Address, LastSeen: state.LastSeen, GPUs: []GPU{},
+			Liveness: snapshot.Liveness(state), Dead: snapshot.IsDead(state, now),
 		}
 	}
 	for _, gpu := range snapshot.GPUs {
-		shown := newGPU(gpu)
+		name := nodeOf(gpu)
+		if isGone(gpu, states[name]) {
+			gpu.State = allocator.GPUState{}
+		}
+		shown := newGPU(gpu, byName[name] != nil && byName[name].Dead)
 		if !shown.Reported && len(shown.Claims) == 0 && gpu.Ledger != nil {
 			continue // nobody reports it, nobody holds it: it is gone
 		}
-		name := nodeOf(gpu)
 		if byName[name] == nil {
 			byName[name] = &Node{Name: name}
 		}
@@ -52,6 +57,12 @@ func newNodes(snapshot *allocator.Snapshot, only filter) []Node {
 	return nodes
 }
 
+// isGone reports whether the node's device plugin no longer finds the GPU: it was
+// taken out, or divided into MIG instances anew. What is written of it is old.
+func isGone(gpu allocator.GPU, node allocator.NodeState) bool {
+	return len(node.GPUs) > 0 && !slices.Contains(node.GPUs, gpu.ID)
+}
+
 // nodeOf names the GPU's node. For a GPU that no device plugin reports, a claim
 // knows where it was.
 func nodeOf(gpu allocator.GPU) string {
@@ -66,7 +77,7 @@ func nodeOf(gpu allocator.GPU) string {
 	return "unknown node"
 }
 
-func newGPU(gpu allocator.GPU) GPU {
+func newGPU(gpu allocator.GPU, onDeadNode bool) GPU {
 	state := gpu.State
 	g := GPU{
 		ID: gpu.ID, Reported: state.Node != "", Index: state.Index, Model: state.Model,
@@ -78,12 +89,12 @@ func newGPU(gpu allocator.GPU) GPU {
 	}
 	claims := gpu.Claims()
 	if len(claims) > 0 { // these units are in use, whatever is offered now
-		g.Units = len(gpu.Ledger.Units)
-		if g.UnitMiB = gpu.Ledger.UnitMiB; g.UnitMiB == state.UnitMiB {
-			g.Units = max(g.Units, state.Units)
-		}
+		g.UnitMiB, g.Units = gpu.Ledger.UnitMiB, unitsWith(gpu, claims)
 	}
-	units := unitMap(gpu, g)
+	if g.Reported {
+		g.UnmanagedMiB, g.UnattributedMiB = gpu.Unexplained()
+	}
+	units := unitMap(gpu, g, onDeadNode)
 	for _, claim := range claims {
 		g.Claims = append(g.Claims, newClaim(claim, string(units[claim.Units[0]]), g.UnitMiB))
 	}
@@ -94,12 +105,26 @@ func newGPU(gpu allocator.GPU) GPU {
 	return g
 }
 
+// unitsWith is how many units of the claims' size a GPU has: as many as the memory
+// makes that is offered, and no fewer than the claims take. If nobody offers it, the
+// claims' word is all there is.
+func unitsWith(gpu allocator.GPU, claims []allocator.Claim) int {
+	if gpu.State.Node == "" {
+		return len(gpu.Ledger.Units)
+	}
+	count := int(uint64(gpu.State.Units) * gpu.State.UnitMiB / gpu.Ledger.UnitMiB)
+	for _, claim := range claims {
+		count = max(count, claim.Units[len(claim.Units)-1]+1)
+	}
+	return count
+}
+
 // unitMap returns a character for each unit. Units are unavailable if the
 // device plugin says so, if it offers units of another size, if nobody offers
-// the GPU, if it is cordoned, and if its claims cannot be read: the table
-// refuses them all.
-func unitMap(gpu allocator.GPU, g GPU) []rune {
-	refused := gpu.Ledger == nil || gpu.Cordon != nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
+// the GPU, if its node is dead, if it is cordoned, and if its claims cannot be
+// read: the table refuses them all.
+func unitMap(gpu allocator.GPU, g GPU, onDeadNode bool) []rune {
+	refused := onDeadNode || gpu.Ledger == nil || gpu.Cordon != nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
 	units := make([]rune, g.Units)
 	for unit := range units {
 		units[unit] = freeUnit
@@ -111,15 +136,20 @@ func unitMap(gpu allocator.GPU, g GPU) []rune {
 		return units
 	}
 	for unit, mark := range gpu.Ledger.Units {
-		if mark != freeUnit {
+		if mark != freeUnit { // no claim is beyond the units that are shown
 			units[unit] = mark
 		}
 	}
 	return units
 }
 
+// newMemory sums up the units. The memory of a GPU of which no unit is offered is
+// not counted: that of one in MIG mode is its instances'.
 func newMemory(units []rune, unitMiB uint64, state allocator.GPUState) Memory {
-	m := Memory{WholeMiB: state.MemoryMiB, UsedMiB: state.UsedMiB, OfferedMiB: uint64(len(units)) * unitMiB}
+	m := Memory{OfferedMiB: uint64(len(units)) * unitMiB}
+	if state.Units > 0 {
+		m.WholeMiB, m.UsedMiB = state.MemoryMiB, state.UsedMiB
+	}
 	for _, unit := range units {
 		switch unit {
 		case freeUnit:
@@ -178,8 +208,11 @@ func notes(gpu allocator.GPU, g GPU) []string {
 		add("offered in units of %d MiB now; no task can start until those with units of %d MiB are gone",
 			gpu.State.UnitMiB, g.UnitMiB)
 	}
-	if held := g.ClaimedMiB + gpu.State.ReservedMiB; g.UsedMiB > held && gpu.Ledger != nil && g.Health == "" {
-		add("%d MiB more in use than claimed", g.UsedMiB-held)
+	if g.UnmanagedMiB > 0 {
+		add("%d MiB in use by processes that hold no slice, or by tasks beyond theirs", g.UnmanagedMiB)
+	}
+	if g.UnattributedMiB > 0 {
+		add("%d MiB more in use than claimed, by processes that cannot be attributed", g.UnattributedMiB)
 	}
 	return notes
 }

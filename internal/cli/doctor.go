@@ -23,7 +23,7 @@ const doctorLong = `Look for what is wrong in the allocation table, and mend it 
   leak          a claim without a task: its memory is lost to others
   phantom       a task or container without a claim
   squatter      GPU memory in use by processes without a claim
-  overlap       units that Nomad has given to two tasks
+  overlap       units that two tasks were given, by Nomad or by Nomad and the table
   unreadable    a value that cannot be read
   dead node     a node that has lost its lease, or is silent
   version skew  a node with another version than this program
@@ -31,6 +31,11 @@ const doctorLong = `Look for what is wrong in the allocation table, and mend it 
 Each finding says what is seen, why it is wrong and what would mend it. What can
 be told depends on who was asked: the table always; Nomad if its address is
 given; on a node also Docker, whose containers prove what runs.
+
+Tasks that start or end make the table, Nomad and Docker differ for a moment: a
+claim, a task or a container counts only once it has been so for 2 minutes; a
+claim without a container for 10 if Nomad is not asked, since an image may be on
+its way; and a node without a lease is dead once it has been silent for 10.
 
 --fix does what is proven to harm nothing that runs. Of the rest it asks one by
 one, or does it with --yes. What changed meanwhile is left alone.`
@@ -92,6 +97,9 @@ func (a App) newDoctor(table *tableFlags) *cobra.Command {
 }
 
 func (d *doctorCommand) run(ctx context.Context) error {
+	if d.yes && !d.fix {
+		return usageError{errors.New("--yes answers what --fix would ask: give both, or neither")}
+	}
 	config, err := d.table.resolve()
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func cluster(t *testing.T) *world {
 	b := &builder{t: t, store: newWorld()}
 	b.ago(10 * 24 * time.Hour)
 	b.gpu(a10, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 8312, UnitMiB: 1024, Units: 21})
-	b.gpu(a10two, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", Index: 1, MemoryMiB: 23028, UsedMiB: 1200, UnitMiB: 1024, Units: 22,
+	b.gpu(a10two, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", Index: 1, MemoryMiB: 23028, UsedMiB: 200, UnitMiB: 1024, Units: 22,
 		Health: "NVML call does not return", Unhealthy: units(0, 22)})
 	b.gpu(h100, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, ReservedMiB: 551, UsedMiB: 61440, UnitMiB: 512, Units: 158})
 	b.gpu(mig, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Index: 1, MemoryMiB: 9856, UnitMiB: 1024, Units: 9,
@@ -137,7 +137,7 @@ func cluster(t *testing.T) *world {
 		allocator.Booking{GPU: lost, UnitMiB: 1024, Of: 15, Units: units(3, 5)})
 
 	b.ago(12*time.Second).node("gpu-node-1", "550.54.15", "10.0.0.11")
-	b.ago(11*time.Minute).node("gpu-node-2", "570.86.10", "10.0.0.12")
+	b.ago(5*time.Minute).node("gpu-node-2", "570.86.10", "10.0.0.12")
 	b.ago(3*time.Second).node("gpu-node-4", "", "10.0.0.14")
 	return b.store
 }

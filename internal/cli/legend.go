@@ -35,7 +35,9 @@ type legend struct {
 func newLegend(nodes []Node, width int) legend {
 	l := legend{mark: 1, task: len("TASK"), state: len("STATE"), container: len("CONTAINER"), gap: "  "}
 	claims := allClaims(nodes)
-	l.namespaces = slices.ContainsFunc(claims, func(c Claim) bool { return c.Namespace != defaultNamespace })
+	l.namespaces = slices.ContainsFunc(claims, func(c Claim) bool {
+		return !c.State.OutsideNomad() && c.Namespace != defaultNamespace
+	})
 	for _, claim := range claims {
 		l.mark = max(l.mark, columns(claim.Mark))
 		l.task = max(l.task, columns(l.taskPath(claim)))
@@ -83,9 +85,12 @@ func (l *legend) claim(p paint, c Claim, now time.Time) string {
 		strconv.FormatUint(c.MiB, 10), clean(string(c.State)), shortContainer(c), age(now, since(c)))
 }
 
-// taskPath is how people name a task. A cluster that uses no namespaces is not
-// told of the one it has.
+// taskPath is how people name a task, or a person. A cluster that uses no
+// namespaces is not told of the one it has.
 func (l *legend) taskPath(c Claim) string {
+	if c.State.OutsideNomad() {
+		return clean(c.Task) + " (outside Nomad)"
+	}
 	path := []string{c.Namespace, c.Job, c.Group, c.Task}
 	if !l.namespaces {
 		path = path[1:]

@@ -51,8 +51,10 @@ type Node struct {
 	Address  string    `json:"address,omitempty"`
 	LastSeen time.Time `json:"last_seen,omitzero"`
 
-	// Liveness is "alive", "dead", or "" if the node has no lease.
+	// Liveness is "alive", "dead", or "" if the node has no lease. Dead is also
+	// true of a node without one that is silent: nothing of it is to be had.
 	Liveness allocator.Liveness `json:"liveness"`
+	Dead     bool               `json:"dead"`
 	Memory
 	GPUs []GPU `json:"gpus"` // by index
 }
@@ -70,9 +72,11 @@ type GPU struct {
 	Units     int               `json:"units"`
 	Map       string            `json:"map"` // a character per unit: a claim's mark, "." free, "!" unavailable
 	Memory
-	UpdatedAt time.Time `json:"updated_at,omitzero"`
-	Claims    []Claim   `json:"claims"` // oldest first
-	Notes     []string  `json:"notes"`  // what a person should know of this GPU
+	UnmanagedMiB    uint64    `json:"unmanaged_mib"`    // in use by processes that hold no slice, or by tasks beyond theirs
+	UnattributedMiB uint64    `json:"unattributed_mib"` // more in use than claimed, by nobody knows whom
+	UpdatedAt       time.Time `json:"updated_at,omitzero"`
+	Claims          []Claim   `json:"claims"` // oldest first
+	Notes           []string  `json:"notes"`  // what a person should know of this GPU
 }
 
 // Cordon keeps new tasks off a GPU.
@@ -112,11 +116,12 @@ type filter struct {
 
 // newStatus makes a status of a snapshot. Problems are never filtered: a value
 // that cannot be read may concern any GPU.
-func newStatus(snapshot *allocator.Snapshot, only filter) Status {
+func newStatus(snapshot *allocator.Snapshot, only filter, now time.Time) Status {
 	s := Status{
 		Schema:   statusSchema,
 		Version:  snapshot.Version,
-		Nodes:    newNodes(snapshot, only),
+		At:       now,
+		Nodes:    newNodes(snapshot, only, now),
 		Problems: []Problem{},
 	}
 	for _, node := range s.Nodes {

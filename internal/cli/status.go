@@ -19,7 +19,7 @@ const retryPause = 2 * time.Second
 const statusLong = `Show every GPU with its slices: which task holds which units of its memory.
 
 A GPU's bar has a letter for each task, oldest first, "." for free units and "!"
-for units that cannot be had; the line under it shows the memory in use, to the
+for units that cannot be had, such as all free ones of a node that is dead; the line under it shows the memory in use, to the
 same scale. SINCE is when the claim came into its state: "claimed" from before
 its container is created, then "running". --json says which units a task holds.`
 
@@ -123,8 +123,8 @@ func (s *statusCommand) next(ctx context.Context, table *allocator.Table, after 
 }
 
 func (s *statusCommand) status(snapshot *allocator.Snapshot) Status {
-	status := newStatus(snapshot, s.only)
-	status.Table, status.At = s.table.describe(), s.app.Now().UTC()
+	status := newStatus(snapshot, s.only, s.app.Now().UTC())
+	status.Table = s.table.describe()
 	return status
 }
 

@@ -120,10 +120,97 @@ func TestStatusUnitMismatch(t *testing.T) {
 	b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 4096, UnitMiB: 1024, Units: 4})
 	snapshot, err := b.table().Snapshot(t.Context())
 	must.NoError(t, err)
-	gpu := newStatus(snapshot, filter{}).Nodes[0].GPUs[0]
+	gpu := newStatus(snapshot, filter{}, now).Nodes[0].GPUs[0]
 	must.Eq(t, "aa!!!!!!", gpu.Map)
 	must.Eq(t, Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 1024, UnavailableMiB: 3072}, gpu.Memory)
 	must.StrContains(t, gpu.Notes[0], "1024 MiB now")
+}
+
+// What a dead node has free is not to be had, and so it is not free.
+func TestStatusCountsNothingOfADeadNodeAsFree(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]string{
+		"lease lost":           `{"name":"n","version":"1","last_seen":"2026-03-14T15:09:00Z","lease_seconds":90}`,
+		"silent, never leased": `{"name":"n","version":"1","last_seen":"2026-03-14T14:00:00Z"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &builder{t: t, store: newWorld(), clock: now}
+			b.claim(owner("job", "task", "1b2c3d4e", "n"), allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 4, Units: units(0, 2)})
+			b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 4096, UnitMiB: 1024, Units: 4})
+			b.store.put(t, allocator.NodeKey("n"), state)
+			snapshot, err := b.table().Snapshot(t.Context())
+			must.NoError(t, err)
+			must.Eq(t, Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 2048, UnavailableMiB: 2048},
+				newStatus(snapshot, filter{}, now).Total.Memory)
+			_, text, _ := b.store.run(t, "status")
+			must.StrContains(t, text, "n  dead, seen")
+		})
+	}
+}
+
+// A GPU that was divided into MIG instances counts once: as its instances.
+func TestStatusCountsAGPUInMIGModeOnce(t *testing.T) {
+	t.Parallel()
+	for name, parent := range map[string]allocator.GPUState{
+		"its state says so": {Node: "n", MemoryMiB: 81559, UsedMiB: 300, UnitMiB: 1024, Health: "MIG is enabled: only instances can be used"},
+		"its state is old":  {Node: "n", MemoryMiB: 81559, UsedMiB: 300, UnitMiB: 1024, Units: 79},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &builder{t: t, store: newWorld(), clock: now}
+			b.gpu(h100, parent)
+			b.gpu(mig, allocator.GPUState{Node: "n", MemoryMiB: 9856, UnitMiB: 1024, Units: 9})
+			gpus := []allocator.GPUID{mig}
+			if parent.Units == 0 {
+				gpus = append(gpus, h100)
+			}
+			must.NoError(t, b.table().PutNode(t.Context(), allocator.NodeState{Name: "n", GPUs: gpus}))
+			snapshot, err := b.table().Snapshot(t.Context())
+			must.NoError(t, err)
+			must.Eq(t, Memory{WholeMiB: 9856, OfferedMiB: 9216, FreeMiB: 9216}, newStatus(snapshot, filter{}, now).Total.Memory)
+		})
+	}
+}
+
+// After reserved_memory or memory_unit changed, old claims do not bring back units
+// that are no longer there.
+func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		offered allocator.GPUState
+		want    string
+	}{
+		"fewer units":             {allocator.GPUState{Units: 4, UnitMiB: 512}, "aa.."},
+		"fewer than are claimed":  {allocator.GPUState{Units: 1, UnitMiB: 512}, "aa"},
+		"larger units, and fewer": {allocator.GPUState{Units: 3, UnitMiB: 1024}, "aa!!!!"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &builder{t: t, store: newWorld(), clock: now}
+			b.claim(owner("old", "task", "1b2c3d4e", "n"), allocator.Booking{GPU: a10, UnitMiB: 512, Of: 8, Units: units(0, 2)})
+			c.offered.Node = "n"
+			b.gpu(a10, c.offered)
+			snapshot, err := b.table().Snapshot(t.Context())
+			must.NoError(t, err)
+			must.Eq(t, c.want, newStatus(snapshot, filter{}, now).Nodes[0].GPUs[0].Map)
+		})
+	}
+}
+
+// A reservation explains no use, so it hides none; and a person is no namespace.
+func TestStatusOfUseBesideAReservation(t *testing.T) {
+	t.Parallel()
+	b := &builder{t: t, store: newWorld(), clock: now}
+	b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 23028, UsedMiB: allocator.IdleMiB + 700, UnitMiB: 1024, Units: 21})
+	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
+	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
+	person := allocator.Owner{Job: outsideJob, Task: "ada", Alloc: "hold-1a2b3c4d"}
+	must.NoError(t, b.table().Request(t.Context(), person, 0, room))
+	_, text, _ := b.store.run(t, "status")
+	must.StrContains(t, text, "! 700 MiB more in use than claimed")
+	must.StrContains(t, text, "ada (outside Nomad)")
+	must.StrContains(t, text, " chat/main/serve")
 }
 
 // Names come from a store that others write: they must not reach the terminal
@@ -205,7 +292,7 @@ func TestStatus_of_a_dead_node(t *testing.T) {
 	w := cluster(t)
 	w.put(t, allocator.NodeKey("gpu-node-1"), `{"name":"gpu-node-1","version":"0.1.0","driver":"","last_seen":"2026-03-14T15:00:00Z","lease_seconds":90}`)
 	_, text, _ := w.run(t, "status", "--node=gpu-node-1")
-	must.StrContains(t, text, "gpu-node-1  dead, last seen 9m ago")
+	must.StrContains(t, text, "gpu-node-1  dead, seen 9m ago")
 	must.StrContains(t, text, "2 claims")
 }
 

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"nomad-gpu-mem/allocator"
 )
 
 const (
@@ -83,8 +81,8 @@ func (t *text) node(n Node, now time.Time) {
 	case !n.Reported:
 		first += "  no device plugin reports this node"
 		style = t.bad
-	case n.Liveness == allocator.Dead:
-		first += fmt.Sprintf("  dead, last seen %s ago", age(now, n.LastSeen))
+	case n.Dead:
+		first += fmt.Sprintf("  dead, seen %s ago", age(now, n.LastSeen))
 		style = t.bad
 	case now.Sub(n.LastSeen) > silentAfter:
 		first += fmt.Sprintf("  last seen %s ago", age(now, n.LastSeen))
@@ -134,7 +132,7 @@ func (t *text) gpu(g GPU) {
 }
 
 func (t *text) used(cells string, g GPU) string {
-	if g.UsedMiB > g.ClaimedMiB {
+	if g.UnmanagedMiB > 0 || g.UnattributedMiB > 0 {
 		return t.warn(cells)
 	}
 	return t.dim(cells)

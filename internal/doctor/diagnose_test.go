@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -117,15 +118,38 @@ func TestDiagnose(t *testing.T) {
 		"task ended just now": {wrong: seq(noContainer, func(c *clinic) {
 			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
 		})},
-		"no container, no Nomad":      {wrong: seq(noNomad, noContainer), kind: doctor.Leak, safe: true},
-		"another node's, no Nomad":    {wrong: seq(noNomad, elsewhere)},
-		"claim is gone":               {wrong: noClaim, kind: doctor.Phantom},
-		"claim is gone, no Nomad":     {wrong: seq(noNomad, noClaim), kind: doctor.Phantom},
-		"claim is gone, task is new":  {wrong: seq(noClaim, func(c *clinic) { c.task(func(t *doctor.Task) { t.Since = noon }) })},
-		"task of no GPU":              {wrong: seq(noClaim, noNomad, func(c *clinic) { c.local.Containers[0].GPUs = nil })},
-		"claims cannot be read":       {wrong: seq(noNomad, func(c *clinic) { c.local = nil; c.put(allocator.ClaimsKey(gpu), "4 GiB") }), kind: doctor.Unreadable},
-		"memory in use by strangers":  {wrong: func(c *clinic) { c.put(allocator.StateKey(gpu), `{"node":"host-1","unmanaged_mib":2048}`) }, kind: doctor.Squatter},
-		"units given twice by Nomad":  {wrong: func(c *clinic) { c.nomad.Allocs["alloc-0"] = twin }, kind: doctor.Overlap},
+		"allocation ended just now": {wrong: seq(ended, noContainer, func(c *clinic) {
+			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
+		})},
+		"no container, no Nomad":                     {wrong: seq(noNomad, noContainer), kind: doctor.Leak, safe: true},
+		"another node's, no Nomad":                   {wrong: seq(noNomad, elsewhere)},
+		"claim is gone":                              {wrong: noClaim, kind: doctor.Phantom},
+		"claim is gone, no Nomad":                    {wrong: seq(noNomad, noClaim), kind: doctor.Phantom},
+		"claim is gone, task is new":                 {wrong: seq(noClaim, func(c *clinic) { c.task(func(t *doctor.Task) { t.Since = noon }) })},
+		"task of no GPU":                             {wrong: seq(noClaim, noNomad, func(c *clinic) { c.local.Containers[0].GPUs = nil })},
+		"claims cannot be read":                      {wrong: seq(noNomad, func(c *clinic) { c.local = nil; c.put(allocator.ClaimsKey(gpu), "4 GiB") }), kind: doctor.Unreadable},
+		"memory in use by strangers":                 {wrong: func(c *clinic) { c.put(allocator.StateKey(gpu), `{"node":"host-1","unmanaged_mib":2048}`) }, kind: doctor.Squatter},
+		"units given twice by Nomad":                 {wrong: func(c *clinic) { c.nomad.Allocs["alloc-0"] = twin }, kind: doctor.Overlap},
+		"units of a task are another's in the table": {wrong: func(c *clinic) { c.nomad.Allocs["alloc-0"] = c.usurped() }, kind: doctor.Overlap},
+		"units of a task that just started": {wrong: func(c *clinic) {
+			a := c.usurped()
+			set(a, func(t *doctor.Task) { t.Since = noon })
+			c.nomad.Allocs["alloc-0"] = a
+		}},
+		"units of a task that runs, likewise": {wrong: func(c *clinic) {
+			a := c.usurped()
+			set(a, func(t *doctor.Task) { t.Running = true })
+			c.nomad.Allocs["alloc-0"] = a
+		}, kind: doctor.Overlap},
+		"units of a task are a person's":       {wrong: seq(noClaim, func(c *clinic) { c.hold() }), kind: doctor.Overlap},
+		"units of a task are kept for another": {wrong: func(c *clinic) { c.reserve() }},
+		"units of a task are held by a leak":   {wrong: seq(ended, noContainer, func(c *clinic) { c.nomad.Allocs["alloc-0"] = twin }), kind: doctor.Leak, safe: true},
+		"use that cannot be attributed": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), fmt.Sprintf(`{"node":"host-1","used_mib":%d}`, 2*1024+allocator.IdleMiB+300))
+		}, kind: doctor.Squatter},
+		"use that the slices and an idle GPU explain": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), fmt.Sprintf(`{"node":"host-1","used_mib":%d}`, 2*1024+allocator.IdleMiB))
+		}},
 		"units given again after end": {wrong: func(c *clinic) { dead := twin; dead.Ended = true; c.nomad.Allocs["alloc-0"] = dead }},
 		"lease lost":                  {wrong: func(c *clinic) { c.put(allocator.NodeKey("host-1"), leased) }, kind: doctor.DeadNode},
 		"silent for long, no lease":   {wrong: func(*clinic) {}, after: time.Hour, kind: doctor.DeadNode},
@@ -156,6 +180,43 @@ func TestDiagnose(t *testing.T) {
 var twin = doctor.Alloc{Job: "other", NodeName: "host-1", Tasks: map[string]doctor.Task{"main": {
 	Since: noon, Units: map[allocator.GPUID]allocator.UnitSet{gpu: allocator.NewUnitSet(1, 2)},
 }}}
+
+// usurped gives the claimed units, in Nomad, from their task to another one, which
+// Nomad has given no others.
+func (c *clinic) usurped() doctor.Alloc {
+	c.task(func(t *doctor.Task) { t.Units = nil })
+	return doctor.Alloc{Job: "other", NodeName: "host-1", Tasks: map[string]doctor.Task{"main": {
+		Since: noon.Add(-time.Hour), Units: map[allocator.GPUID]allocator.UnitSet{gpu: booked.Units},
+	}}}
+}
+
+func set(a doctor.Alloc, change func(*doctor.Task)) {
+	task := a.Tasks["main"]
+	change(&task)
+	a.Tasks["main"] = task
+}
+
+var (
+	person = allocator.Owner{Job: "outside-nomad", Task: "ada", Alloc: "hold-1"}
+	all    = allocator.Room{GPU: gpu, UnitMiB: 1024, Of: 8, Count: 8}
+)
+
+// hold gives all units to a person.
+func (c *clinic) hold() {
+	must.NoError(c.t, c.table(noon).Request(c.t.Context(), person, 0, all))
+	must.NoError(c.t, c.table(noon).Hold(c.t.Context(), person, gpu))
+}
+
+// reserve keeps the rest of the GPU for a task to come, and gives its units in Nomad
+// to the task that runs.
+func (c *clinic) reserve() {
+	rest := all
+	rest.Count = 6
+	must.NoError(c.t, c.table(noon).Reserve(c.t.Context(), allocator.Owner{Job: "next", Task: "main", Alloc: "plan-1"}, time.Minute, []allocator.Room{rest}))
+	c.task(func(t *doctor.Task) {
+		t.Units = map[allocator.GPUID]allocator.UnitSet{gpu: allocator.NewUnitSet(0, 1, 2)}
+	})
+}
 
 const leased = `{"name":"host-1","version":"1.0.0","lease_seconds":90,"last_seen":"2026-01-02T12:00:00Z"}`
 

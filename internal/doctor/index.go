@@ -22,6 +22,14 @@ func (n *Nomad) allocs() map[string]Alloc {
 	return n.Allocs
 }
 
+func byID(table *allocator.Snapshot) map[allocator.GPUID]allocator.GPU {
+	all := make(map[allocator.GPUID]allocator.GPU, len(table.GPUs))
+	for _, gpu := range table.GPUs {
+		all[gpu.ID] = gpu
+	}
+	return all
+}
+
 func claimedBy(table *allocator.Snapshot) map[holder]bool {
 	all := map[holder]bool{}
 	for _, gpu := range table.GPUs {

@@ -17,8 +17,6 @@ const (
 	// orphanGrace is grace where Nomad was not asked: an image may be on its
 	// way for a claim that has no container yet.
 	orphanGrace = 10 * time.Minute
-	// silence is how long a node without a lease may be silent.
-	silence = 10 * time.Minute
 )
 
 // Diagnose returns what is wrong, in the order of its kinds, nodes and GPUs.
@@ -101,7 +99,7 @@ func (e Evidence) gone(claim allocator.Claim) (what string, proven bool) {
 		return "Nomad does not know its allocation", here
 	case alloc.Lost:
 		return "Nomad has lost its node", here
-	case alloc.Ended:
+	case alloc.Ended && e.Now.Sub(task.Since) > grace:
 		return "Nomad says that its allocation has ended", true
 	case task.Ended && e.Now.Sub(task.Since) > grace:
 		return "Nomad says that its task has ended", true
@@ -111,7 +109,7 @@ func (e Evidence) gone(claim allocator.Claim) (what string, proven bool) {
 
 // phantoms are tasks and containers that use a GPU without a claim.
 func phantoms(e Evidence) (found []Finding) {
-	claimed := claimedBy(e.Table)
+	claimed, table := claimedBy(e.Table), byID(e.Table)
 	add := func(node, task string, gpu allocator.GPUID, what string) {
 		found = append(found, Finding{
 			Kind: Phantom, Node: node, GPU: gpu, Task: task, What: what,
@@ -125,7 +123,10 @@ func phantoms(e Evidence) (found []Finding) {
 		for _, name := range slices.Sorted(maps.Keys(alloc.Tasks)) {
 			task := alloc.Tasks[name]
 			for _, gpu := range slices.Sorted(maps.Keys(task.Units)) {
-				if task.Running && e.Now.Sub(task.Since) > grace && !claimed[holder{gpu, id, name}] {
+				if !task.Running || e.Now.Sub(task.Since) < grace || len(e.heldByOthers(table[gpu], id, name)) > 0 {
+					continue // the last is an overlap
+				}
+				if !claimed[holder{gpu, id, name}] {
 					add(alloc.NodeName, allocator.Owner{Job: alloc.Job, Task: name, Alloc: id}.String(), gpu,
 						fmt.Sprintf("the task runs with units %s, and has no claim", task.Units[gpu]))
 				}
@@ -146,53 +147,24 @@ func phantoms(e Evidence) (found []Finding) {
 	return found
 }
 
+// squatters are processes that use a GPU without a claim. Their use is told in two
+// parts, as allocator.GPU.Unexplained has them and `status` shows them.
 func squatters(e Evidence) (found []Finding) {
 	for _, gpu := range e.Table.GPUs {
-		if gpu.State.UnmanagedMiB == 0 {
-			continue
+		add := func(what, why string) {
+			found = append(found, Finding{
+				Kind: Squatter, Node: gpu.State.Node, GPU: gpu.ID, What: what, Why: why,
+				Do: "see with nvidia-smi on the node whose processes they are; end them, or take a slice for them with `nomad-gpu-mem claim`",
+			})
 		}
-		found = append(found, Finding{
-			Kind: Squatter, Node: gpu.State.Node, GPU: gpu.ID,
-			What: fmt.Sprintf("%d MiB are in use by processes that hold no claim", gpu.State.UnmanagedMiB),
-			Why:  "tasks that were sold this memory run out of it; the device plugin offers so much less",
-			Do:   "see with nvidia-smi on the node whose processes they are; end them, or take a slice for them with `nomad-gpu-mem claim`",
-		})
-	}
-	return found
-}
-
-// overlaps are units that Nomad has given to two tasks that live, or that the
-// table gives to another task than Nomad does.
-func overlaps(e Evidence) (found []Finding) {
-	type unit struct {
-		gpu    allocator.GPUID
-		number int
-	}
-	given := map[unit]string{}
-	for _, id := range slices.Sorted(maps.Keys(e.Nomad.allocs())) {
-		alloc := e.Nomad.Allocs[id]
-		for _, name := range slices.Sorted(maps.Keys(alloc.Tasks)) {
-			if alloc.Tasks[name].Ended || alloc.Ended || alloc.Lost {
-				continue
-			}
-			task := allocator.Owner{Job: alloc.Job, Task: name, Alloc: id}.String()
-			for _, gpu := range slices.Sorted(maps.Keys(alloc.Tasks[name].Units)) {
-				twice := map[string]allocator.UnitSet{}
-				for _, number := range alloc.Tasks[name].Units[gpu] {
-					if other, seen := given[unit{gpu, number}]; seen {
-						twice[other] = append(twice[other], number)
-					}
-					given[unit{gpu, number}] = task
-				}
-				for _, other := range slices.Sorted(maps.Keys(twice)) {
-					found = append(found, Finding{
-						Kind: Overlap, Node: alloc.NodeName, GPU: gpu, Task: task,
-						What: fmt.Sprintf("Nomad has given units %s to %s as well", twice[other], other),
-						Why:  "the second to start waits for the first to end",
-						Do:   "stop one of the two",
-					})
-				}
-			}
+		unmanaged, unattributed := gpu.Unexplained()
+		if unmanaged > 0 {
+			add(fmt.Sprintf("%d MiB are in use by processes that hold no slice, or by tasks beyond theirs", unmanaged),
+				"tasks that were sold this memory run out of it; the device plugin offers so much less")
+		}
+		if unattributed > 0 {
+			add(fmt.Sprintf("%d MiB more are in use than is claimed, by processes that cannot be attributed", unattributed),
+				"tasks may run out of memory; the device plugin offers it all the same, since it may be a task's of a driver that makes no claims")
 		}
 	}
 	return found
@@ -200,13 +172,12 @@ func overlaps(e Evidence) (found []Finding) {
 
 func deadNodes(e Evidence) (found []Finding) {
 	for _, node := range e.Table.Nodes {
-		what := ""
-		switch liveness := e.Table.Liveness(node); {
-		case liveness == allocator.Dead:
-			what = "it has lost its lease; "
-		case liveness == allocator.LivenessUnknown && e.Now.Sub(node.LastSeen) > silence:
-		default:
+		if !e.Table.IsDead(node, e.Now) {
 			continue
+		}
+		what := ""
+		if e.Table.Liveness(node) == allocator.Dead {
+			what = "it has lost its lease; "
 		}
 		what += fmt.Sprintf("it was last seen %s", node.LastSeen.Format(time.RFC3339))
 		if claims := claimsOn(e.Table, node.Name); claims > 0 {
