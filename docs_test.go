@@ -61,7 +61,7 @@ func exampleTable(t *testing.T) allocator.Store {
 	const gpu = allocator.GPUID("GPU-4f1a9c2e-8c1b-4e0a-9d53-1c2f0e6b7a80")
 
 	must.NoError(t, table.PutNode(t.Context(), allocator.NodeState{
-		Name: "gpu-node-1", Version: "0.1.0", Driver: "550.54.15", Address: "10.0.0.11",
+		Name: "gpu-node-1", Version: "0.1.0", Driver: "550.54.15", Address: "10.0.0.11", GPUs: []allocator.GPUID{gpu},
 	}))
 	must.NoError(t, table.PutGPU(t.Context(), gpu, allocator.GPUState{
 		Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 9300,
