@@ -8,47 +8,73 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // procfs is the kernel's view of processes, at /proc.
 type procfs string
 
-// deserted reports whether the network namespace of a process is of no use to anybody:
-// no other process is in it, and it has no interface but those that the kernel makes.
-// Nomad puts others into the namespace of a group, and takes them out again when the
-// group has ended.
+// deserted reports whether the network namespace of a pause container, whose first
+// process is pid, is of no use to anybody: nothing of another container is in it, and it
+// has no interface but those that the kernel makes. Nomad puts others into the namespace
+// of a group, and takes them out again when the group has ended.
 func (p procfs) deserted(pid int) (bool, error) {
-	dir := filepath.Join(string(p), strconv.Itoa(pid))
-	own, err := os.Readlink(filepath.Join(dir, "ns/net"))
+	network, err := p.namespace(pid, "net")
 	if err != nil {
 		return false, err
 	}
-	devices, err := os.ReadFile(filepath.Join(dir, "net/dev"))
+	own, err := p.namespace(pid, "pid")
 	if err != nil {
 		return false, err
 	}
-	for line := range strings.Lines(string(devices)) {
-		if device, _, isDevice := strings.Cut(strings.TrimSpace(line), ":"); isDevice && !isKernels(device) {
-			return false, nil
-		}
+	if furnished, err := p.furnished(pid); err != nil || furnished {
+		return false, err
 	}
 	processes, err := os.ReadDir(string(p))
 	if err != nil {
 		return false, err
 	}
 	for _, process := range processes {
-		if other, err := strconv.Atoi(process.Name()); err != nil || other == pid {
+		other, err := strconv.Atoi(process.Name())
+		if err != nil {
 			continue
 		}
-		switch theirs, err := os.Readlink(filepath.Join(string(p), process.Name(), "ns/net")); {
-		case errors.Is(err, fs.ErrNotExist): // it has ended meanwhile
-		case err != nil:
+		shares, err := p.namespace(other, "net")
+		if err == nil && shares == network {
+			var container string
+			if container, err = p.namespace(other, "pid"); err == nil && container != own {
+				return false, nil
+			}
+		}
+		if err != nil && !isForeign(err) {
 			return false, err
-		case theirs == own:
-			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// isForeign reports whether a process that cannot be looked at is of no account: it has
+// ended meanwhile, or it is one that not even root may look at and thus no container's.
+func isForeign(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, fs.ErrPermission)
+}
+
+func (p procfs) namespace(pid int, kind string) (string, error) {
+	return os.Readlink(filepath.Join(string(p), strconv.Itoa(pid), "ns", kind))
+}
+
+// furnished reports whether a process sees an interface that the kernel did not make.
+func (p procfs) furnished(pid int) (bool, error) {
+	devices, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "net/dev"))
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(devices)) {
+		if device, _, isDevice := strings.Cut(strings.TrimSpace(line), ":"); isDevice && !isKernels(device) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // isKernels reports whether the kernel makes an interface of that name in every network

@@ -13,8 +13,8 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-// fakeProc has a pause process (1) with the given interface in its namespace, one more
-// process in that namespace if shared, and one elsewhere.
+// fakeProc has a pause process (1) with the given interface in its namespace and a child
+// of its own (5), one more process in that namespace if shared, and one elsewhere.
 func fakeProc(t *testing.T, device string, shared bool) procfs {
 	t.Helper()
 	root := t.TempDir()
@@ -22,11 +22,14 @@ func fakeProc(t *testing.T, device string, shared bool) procfs {
 	if shared {
 		neighbour = "net:[100]"
 	}
-	for pid, namespace := range map[int]string{1: "net:[100]", 2: neighbour, 3: "net:[300]"} {
+	for pid, namespaces := range map[int][2]string{
+		1: {"net:[100]", "pid:[1]"}, 2: {neighbour, "pid:[2]"}, 3: {"net:[300]", "pid:[3]"}, 5: {"net:[100]", "pid:[1]"},
+	} {
 		dir := filepath.Join(root, strconv.Itoa(pid))
 		must.NoError(t, os.MkdirAll(filepath.Join(dir, "ns"), 0o755))
 		must.NoError(t, os.MkdirAll(filepath.Join(dir, "net"), 0o755))
-		must.NoError(t, os.Symlink(namespace, filepath.Join(dir, "ns/net")))
+		must.NoError(t, os.Symlink(namespaces[0], filepath.Join(dir, "ns/net")))
+		must.NoError(t, os.Symlink(namespaces[1], filepath.Join(dir, "ns/pid")))
 		devices := "Inter-|   Receive\n face |bytes\n    lo:       0\n  " + device + ": 0\n"
 		must.NoError(t, os.WriteFile(filepath.Join(dir, "net/dev"), []byte(devices), 0o600))
 	}

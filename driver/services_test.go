@@ -185,15 +185,19 @@ func TestServiceLogsOverARestartOfThePlugin(t *testing.T) {
 	eventually(t, func() bool { return out.got() == want.String() })
 }
 
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
 func TestServicePortsAndVolumes(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
 	d := w.boot()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
-	port := listener.Addr().(*net.TCPAddr).Port
-	must.NoError(t, listener.Close())
-
+	port := freePort(t)
 	task, _ := w.script(`cat /data/greeting | nc -l -p 80`, "ports = [\"http\"]\nvolumes = [\"local/data:/data:ro\"]")
 	task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: port, To: 80, HostIP: "127.0.0.1"}}
 	data := filepath.Join(task.TaskDir().LocalDir, "data")
@@ -211,24 +215,6 @@ func TestServicePortsAndVolumes(t *testing.T) {
 		text, _ := io.ReadAll(conn)
 		return string(text) == "hello\n"
 	})
-}
-
-func TestServiceGroupNetwork(t *testing.T) {
-	t.Parallel()
-	w := realWorld(t)
-	d := w.boot()
-	alloc := uuid.Generate()
-	spec, created, err := d.plugin.CreateNetwork(alloc, &drivers.NetworkCreateRequest{Hostname: "together"})
-	must.NoError(t, err)
-	must.True(t, created)
-	t.Cleanup(func() { _ = d.plugin.DestroyNetwork(alloc, spec) })
-
-	task, out := w.script(`hostname`, ``)
-	task.NetworkIsolation = spec
-	d.run(t, task)
-	must.True(t, d.ended(t, task).Successful())
-	eventually(t, func() bool { return out.got() == "together\n" })
-	must.NoError(t, d.plugin.DestroyNetwork(alloc, nil))
 }
 
 func TestServiceStatsSignalAndExec(t *testing.T) {
@@ -254,16 +240,9 @@ func TestServiceStatsSignalAndExec(t *testing.T) {
 
 // Nomad's own suite for `nomad alloc exec`.
 func TestServiceExecStreamingConformance(t *testing.T) {
-	w := realWorld(t)
-	p := w.newPlugin()
-	t.Cleanup(p.Shutdown)
-	harness := testutils.NewDriverHarness(t, p)
-	must.NoError(t, harness.SetConfig(w.agentConfig()))
-	task, _ := w.script(`sleep 300`, ``)
-	task.StdoutPath = os.DevNull
-	t.Cleanup(harness.MkAllocDir(task, false)) // ends the harness as well
+	harness, task := conformant(t)
 	_, _, err := harness.StartTask(task)
 	must.NoError(t, err)
-	t.Cleanup(func() { must.NoError(t, p.DestroyTask(task.ID, true)) })
+	t.Cleanup(func() { must.NoError(t, harness.DestroyTask(task.ID, true)) })
 	testutils.ExecTaskStreamingConformanceTests(t, harness, task.ID)
 }
