@@ -201,6 +201,18 @@ func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (cha
 	return true, nil
 }
 
+// Stuck records that the owner's container cannot be ended and reports whether the
+// ledger changed. The record ends with the claim.
+func (l *Ledger) Stuck(owner Owner, attempt string, now time.Time) (changed bool) {
+	mark, claim, found := l.find(owner)
+	if !found || claim.Attempt != attempt || !claim.StuckAt.IsZero() {
+		return false
+	}
+	claim.StuckAt = now
+	l.put(mark, claim)
+	return true
+}
+
 // Release gives the owner's units back and reports whether it held any. A claim
 // of another attempt stays.
 //

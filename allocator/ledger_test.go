@@ -66,6 +66,14 @@ func TestLedger_life_of_a_claim(t *testing.T) {
 	want.State, want.Container, want.RunningAt = allocator.Running, "container-1", noon.Add(time.Second)
 	must.Eq(t, []allocator.Claim{want}, l.Claims(), exported)
 
+	must.True(t, l.Stuck(ownerOf("alloc-1"), "start-1", noon.Add(time.Minute)))
+	must.False(t, l.Stuck(ownerOf("alloc-1"), "start-1", noon.Add(time.Hour)), must.Sprint("the first time counts"))
+	must.False(t, l.Stuck(ownerOf("alloc-1"), "start-2", noon), must.Sprint("another attempt"))
+	must.False(t, l.Stuck(ownerOf("alloc-2"), "start-1", noon), must.Sprint("no claim"))
+	l = decoded(t, l)
+	want.StuckAt = noon.Add(time.Minute)
+	must.Eq(t, []allocator.Claim{want}, l.Claims(), exported)
+
 	must.True(t, l.Release(ownerOf("alloc-1"), "start-1"))
 	must.SliceEmpty(t, decoded(t, l).Claims())
 }

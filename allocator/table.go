@@ -77,6 +77,17 @@ func (t *Table) Running(ctx context.Context, owner Owner, attempt, container str
 	})
 }
 
+// Stuck records that the container of the owner's claims on these GPUs cannot be
+// ended, which is mostly the fault of a GPU: the device plugin offers them no
+// more until the claims are released. It is idempotent; a claim of another
+// attempt, or none, is no error.
+func (t *Table) Stuck(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
+	now := t.now()
+	return t.change(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
+		return l.Stuck(owner, attempt, now), nil
+	})
+}
+
 // Release gives back the owner's units on these GPUs. It is idempotent; claims
 // of another attempt stay. Once it has returned, no claim of this attempt that
 // was sent before it can still come true, even if its answer was lost.

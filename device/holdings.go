@@ -1,6 +1,7 @@
 package device
 
 import (
+	"fmt"
 	"time"
 
 	"nomad-gpu-mem/allocator"
@@ -35,6 +36,17 @@ func holdingsOf(g allocator.GPU, known bool, now time.Time) holdings {
 		}
 	}
 	return h
+}
+
+// stuck says which task's container cannot be ended, if there is one.
+func (h holdings) stuck() string {
+	for _, claim := range h.tasks {
+		if !claim.StuckAt.IsZero() {
+			return fmt.Sprintf("the container of %s cannot be ended, as when its process hangs in the driver: "+
+				"look for state D on the host; reset the GPU, or reboot", claim.Owner)
+		}
+	}
+	return ""
 }
 
 // inOtherUnits reports whether units of another size are held.

@@ -100,6 +100,8 @@ func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 		g.health = reason
 	case g.record.fault != "":
 		g.health = g.record.reason(set.probation)
+	case held.stuck() != "":
+		g.health = held.stuck()
 	case held.cordon != nil:
 		g.health = cordoned(*held.cordon)
 	default:

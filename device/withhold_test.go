@@ -93,3 +93,18 @@ func TestWithholdingDoesNotFlap(t *testing.T) {
 	}
 	must.Eq(t, "6-7", story(t, Config{}, all[:pollsUp+pollsDown-1]...).offered[0].unhealthy().String())
 }
+
+// A container that cannot be ended takes the whole GPU off the market, and no other,
+// until it has ended.
+func TestStuckContainer(t *testing.T) {
+	t.Parallel()
+	s := newScene(t).claim("c", 0).claim("d", 1)
+	must.NoError(t, s.table.Stuck(t.Context(), ownerOf("c"), "first", []allocator.GPUID{"GPU-1"}))
+	g := s.polls(Config{}, 1)
+	must.Eq(t, 0, g.healthyUnits())
+	must.StrContains(t, g.health, "the container of job/task")
+	must.StrContains(t, g.health, "cannot be ended")
+
+	must.NoError(t, s.table.Release(t.Context(), ownerOf("c"), "first", []allocator.GPUID{"GPU-1"}))
+	must.Eq(t, "", s.polls(Config{}, 1).health)
+}

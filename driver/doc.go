@@ -22,7 +22,7 @@
 //	stop.go  destroy.go  inspect.go   WaitTask, StopTask, SignalTask; DestroyTask; InspectTask
 //	release.go  journal.go            the end of an attempt: container gone, claim released, over restarts
 //	custody.go  tenancy.go            who looks after an attempt: in this process, and on this node
-//	orphans.go  sweep.go  sandboxes.go   what nobody looks after
+//	orphans.go  sweep.go  sandboxes.go   what nobody looks after; stuck.go: what cannot be ended
 //	reconcile.go  home.go  remarks.go   what the table says of this node's GPUs, against what runs
 //	logs.go  checkpoint.go  fifo.go  holder.go   output into Nomad's pipes
 //	images.go  imagenotes.go          images: brought for a task, removed when nobody uses them

@@ -186,6 +186,21 @@ func (w *world) claims() (all []string) {
 	return all
 }
 
+// stuck returns the GPUs with containers that cannot be ended.
+func (w *world) stuck() (all []allocator.GPUID) {
+	w.t.Helper()
+	snapshot, err := w.table.Snapshot(w.t.Context())
+	must.NoError(w.t, err)
+	for _, gpu := range snapshot.GPUs {
+		for _, claim := range gpu.Claims() {
+			if !claim.StuckAt.IsZero() {
+				all = append(all, gpu.ID)
+			}
+		}
+	}
+	return all
+}
+
 // nothingLeft waits until no container, claim or record is left.
 func (w *world) nothingLeft() {
 	w.t.Helper()

@@ -35,6 +35,8 @@ type attempt struct {
 	// own driver made it.
 	Container string `json:"container,omitempty"`
 	Over      bool   `json:"over"` // the task has ended: remove the container, release the claim
+	// Ended is when that was known first.
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -91,12 +92,15 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	if err != nil || !found {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if over, err := k.isOver(ctx, a, now); err != nil || !over {
+	if over, err := k.isOver(settling, a, now); err != nil || !over {
 		return err
 	}
-	if err := k.settle(ctx, a); err != nil {
+	if err := k.settle(settling, a); err != nil {
+		if a.Over && now.Sub(a.Ended) >= stuckAge {
+			err = errors.Join(err, k.lookForStuck(ctx, a))
+		}
 		return err
 	}
 	k.logger.Info("completed the end of a task", "task", a.Owner.String(), "gpus", a.GPUs)

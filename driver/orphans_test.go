@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
 )
 
 // Claims of tasks that went down with the machine are freed; those of tasks that
@@ -152,4 +154,38 @@ func TestCommittedImagesAreNoTasks(t *testing.T) {
 	must.NoError(t, d.DestroyTask(task.ID, true))
 	must.Eq(t, []string{"committed"}, w.engine.ids())
 	must.SliceEmpty(t, w.claims())
+}
+
+// A task may be destroyed without having been stopped, by this process or an earlier
+// one: a container that outlives that for minutes is stuck, too.
+func TestContainerThatOutlivesItsEndIsStuck(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	w.engine.fail("Remove", docker.ErrStuck)
+	must.Error(t, d.DestroyTask(task.ID, true))
+	d.kill()
+	s, err := w.boot().plugin.serving()
+	must.NoError(t, err)
+	// The plugin's own sweeper may have the attempt just then.
+	sweptAt := func(after time.Duration, err error) {
+		eventually(t, func() bool {
+			return errors.Is(s.keeper.sweepOne(t.Context(), task.ID, time.Now().Add(after)), err)
+		})
+	}
+	sweptAt(time.Minute, docker.ErrStuck)
+	must.SliceEmpty(t, w.stuck())
+	w.engine.setAway(true) // then nothing is known of it
+	sweptAt(stuckAge, docker.ErrUnavailable)
+	must.SliceEmpty(t, w.stuck())
+	w.engine.setAway(false)
+	sweptAt(stuckAge, docker.ErrStuck)
+	must.Eq(t, []allocator.GPUID{gpuA}, w.stuck())
+
+	w.engine.fail("Remove", nil)
+	w.nothingLeft()
+	must.SliceEmpty(t, w.stuck())
 }

@@ -163,6 +163,7 @@ func TestStuckContainerKeepsItsClaim(t *testing.T) {
 	must.ErrorContains(t, d.StopTask(task.ID, time.Second, ""), "did not stop")
 	must.ErrorContains(t, d.DestroyTask(task.ID, true), "the container is not gone, so its claim stays")
 	must.SliceLen(t, 1, w.claims())
+	must.Eq(t, []allocator.GPUID{gpuA}, w.stuck(), must.Sprint("its GPU is not to be offered, the others are"))
 
 	other := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuB, 3))
 	_, _, err = d.StartTask(other)

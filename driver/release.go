@@ -50,7 +50,7 @@ func (k *keeper) begin(ctx context.Context, a attempt) error {
 // is still to be done.
 func (k *keeper) end(ctx context.Context, a attempt) error {
 	defer k.custody.giveUp(a.ID)
-	a.Over = true
+	a.Over, a.Ended = true, time.Now()
 	if err := k.journal.write(a); err != nil {
 		k.logger.Error("the end of a task could not be noted", "task_id", a.ID, "error", err)
 	}

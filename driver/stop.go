@@ -2,10 +2,13 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/docker"
 )
 
 // WaitTask delivers the task's end, exactly once per call, and never closes the
@@ -32,7 +35,8 @@ func (p *Plugin) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitR
 // names, and after the timeout by force. It gives nothing back; DestroyTask does. An
 // unknown task is stopped already: Nomad cannot tell that answer from a failure, and
 // would try for minutes. A container that outlives the force too keeps its claim; the
-// engine decides when that is so, for it knows what may take long.
+// engine decides when that is so, for it knows what may take long. Its GPUs are not
+// offered any more then: they are the likely reason.
 func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error {
 	h, ok := p.tasks.get(id)
 	if !ok || !h.running() {
@@ -47,6 +51,9 @@ func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error
 	})
 	if err == nil {
 		err = s.engine.Stop(p.ctx, h.container, signal, timeout)
+	}
+	if errors.Is(err, docker.ErrStuck) {
+		err = errors.Join(err, s.keeper.lookForStuck(p.ctx, h.attempt()))
 	}
 	if err != nil {
 		return fmt.Errorf("container of task %q did not stop; its GPU memory stays claimed: %w", h.task.Name, err)

@@ -97,10 +97,14 @@ func (c *Client) gone(ctx context.Context, id string) error {
 	}
 }
 
-// patience bounds a call that the daemon may never answer, because the kernel does not let go of a process.
+// patience bounds a call that the daemon may never answer, because the kernel does not let go of a process. It ends before a
+// deadline of the caller does, so that it is told what the time went by with.
 func (c *Client) patience(ctx context.Context, id string, limit time.Duration) (context.Context, context.CancelFunc) {
+	if end, bounded := ctx.Deadline(); bounded {
+		limit = min(limit, time.Until(end)*9/10)
+	}
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("container %s is still there after %s: %w: %w",
-		short(id), limit, ErrStuck, context.DeadlineExceeded))
+		short(id), limit.Round(time.Millisecond), ErrStuck, context.DeadlineExceeded))
 }
 
 // stuckOr puts the cause of ctx, if that has ended, in the place of the error it led to.

@@ -63,6 +63,11 @@ func TestContainerThatCannotBeKilled(t *testing.T) {
 	}
 	must.ErrorIs(t, c.Remove(t.Context(), "x"), ErrStuck)
 
+	c.timing.stopGrace, c.timing.removeGrace = time.Hour, time.Hour
+	bounded, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	must.ErrorIs(t, c.Remove(bounded, "x"), ErrStuck, must.Sprint("within the caller's time"))
+
 	// The caller's own end is not the container's fault.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
