@@ -19,7 +19,8 @@
 //	planning.go    the work on one job: its groups, and the picture they share
 //	place.go       places for the instances of a group; everywhere.go of system jobs
 //	size.go        what a group takes besides, and counts of what fits nowhere
-//	limit.go       what GPUs an ask is limited to: several asks, whole GPUs
+//	limit.go       what GPUs an ask is limited to: whole GPUs, profiles
+//	apart.go       several asks of one task: a range of GPU indexes for each
 //	pin.go         writes the pins into a group, and takes them out again
 //	keep.go        groups that run keep what they have
 //	shortage.go    what does not fit, and by how much

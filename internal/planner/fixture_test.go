@@ -48,6 +48,14 @@ func meta(key, value string) option {
 	return func(job *api.Job) { job.TaskGroups[0].Tasks[0].SetMeta(key, value) }
 }
 
+// templates make a job one that is started later, again and again.
+func templates() map[string]option {
+	return map[string]option{
+		"parameterized": func(job *api.Job) { job.ParameterizedJob = &api.ParameterizedJobConfig{} },
+		"periodic":      func(job *api.Job) { job.AddPeriodicConfig(&api.PeriodicConfig{Spec: ptr("@daily")}) },
+	}
+}
+
 // asking replaces the task's device blocks.
 func asking(asks ...*api.RequestedDevice) option {
 	return func(job *api.Job) { job.TaskGroups[0].Tasks[0].Resources.Devices = asks }

@@ -62,9 +62,8 @@ func (w *wanted) take(running *api.TaskGroup) {
 	if n := len(running.Constraints); n > 0 && isOneOf(running.Constraints[n-1], targetNode) {
 		w.spec.Constraints = append(w.spec.Constraints, running.Constraints[n-1])
 	}
-	if n := len(running.Affinities); n > 0 && isPreference(running.Affinities[n-1], targetNode) {
-		w.spec.Affinities = append(w.spec.Affinities, running.Affinities[n-1])
-	}
+	n := len(running.Affinities) - preferences(running.Affinities, targetNode)
+	w.spec.Affinities = append(w.spec.Affinities, running.Affinities[n:]...)
 }
 
 // sameAsks reports whether two versions of a group ask for the same.

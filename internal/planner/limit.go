@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -77,48 +76,4 @@ func (p *planning) settle(w *wanted, d placement.Decision) {
 	for _, together := range w.tasksApart() {
 		p.separate(w, together, gpus)
 	}
-}
-
-// separate keeps asks of one task apart: each gets a range of indexes, around
-// that of the GPU which was chosen for it. Asks that no GPU satisfies both need
-// no help. MIG instances of one GPU share its index: these go by UUID.
-func (p *planning) separate(w *wanted, asks []int, gpus []*placement.GPU) {
-	if !p.canMeet(w, asks) {
-		return
-	}
-	index := func(i int) int { return numberOf(gpus[i].Data.(*gpuData).device, "index") }
-	slices.SortFunc(asks, func(a, b int) int { return cmp.Compare(index(a), index(b)) })
-	for n := 1; n < len(asks); n++ {
-		if index(asks[n-1]) == index(asks[n]) {
-			for _, i := range asks {
-				w.limits[i].gpus = []string{gpus[i].ID}
-			}
-			return
-		}
-	}
-	for n := 1; n < len(asks); n++ {
-		border := (index(asks[n-1]) + index(asks[n]) + 1) / 2
-		w.limits[asks[n-1]].below, w.limits[asks[n]].from = border, border
-	}
-}
-
-// canMeet reports whether some GPU satisfies two of the asks.
-func (p *planning) canMeet(w *wanted, asks []int) bool {
-	for _, n := range p.cluster.Nodes {
-		if n.NodeResources == nil {
-			continue
-		}
-		for _, d := range n.NodeResources.Devices {
-			satisfied := 0
-			for _, i := range asks {
-				if w.judge.gpu(d, w.asks[i].device) {
-					satisfied++
-				}
-			}
-			if satisfied > 1 {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,9 +63,8 @@ func (p *planning) pin(w *wanted, group *Group) error {
 		return nil
 	}
 	group.Pin = pin
-	planned := nodesOf(group.Places)
 	if pin != Soft {
-		group.Nodes = planned
+		group.Nodes = distinct(placesOn(group.Places))
 	}
 	if pin == Shortlist {
 		others, err := p.placer.Shortlist(p.request(w), p.options.Shortlist)
@@ -76,15 +76,15 @@ func (p *planning) pin(w *wanted, group *Group) error {
 		}
 	}
 	if pin != Hard && !isEverywhere(p.job) {
-		w.spec.Affinities = append(w.spec.Affinities, affinity(targetNode, planned))
+		w.spec.Affinities = append(w.spec.Affinities, affinities(targetNode, placesOn(group.Places))...)
 	}
 	w.confine(group.Nodes)
 	for i, a := range w.asks {
 		gpus := gpusOf(group.Places, i)
 		if pin == Hard {
-			a.device.Constraints = append(a.device.Constraints, constraint(targetGPU, gpus))
+			a.device.Constraints = append(a.device.Constraints, constraint(targetGPU, distinct(gpus)))
 		} else {
-			a.device.Affinities = append(a.device.Affinities, affinity(targetGPU, gpus))
+			a.device.Affinities = append(a.device.Affinities, affinities(targetGPU, gpus)...)
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func (p *planning) repin(w *wanted, group *Group) error {
 	for _, alloc := range w.live {
 		list = withNode(list, alloc.NodeID, 0)
 	}
-	for _, node := range nodesOf(group.Places) {
+	for _, node := range placesOn(group.Places) {
 		list = withNode(list, node, 0)
 	}
 	switch {
@@ -221,13 +221,13 @@ func unpin(group *api.TaskGroup) {
 	}
 	isNodes := func(c *api.Constraint) bool { return isOneOf(c, targetNode) }
 	group.Constraints = withoutLast(group.Constraints, isNodes)
-	group.Affinities = withoutLast(group.Affinities, func(a *api.Affinity) bool { return isPreference(a, targetNode) })
+	group.Affinities = group.Affinities[:len(group.Affinities)-preferences(group.Affinities, targetNode)]
 	for i, d := range devices(group) {
 		if i < len(added) {
 			n, _ := strconv.Atoi(added[i]) // 0 if there is no such meta
 			d.device.Constraints = d.device.Constraints[:len(d.device.Constraints)-min(max(n, 0), len(d.device.Constraints))]
 		}
-		d.device.Affinities = withoutLast(d.device.Affinities, func(a *api.Affinity) bool { return isPreference(a, targetGPU) })
+		d.device.Affinities = d.device.Affinities[:len(d.device.Affinities)-preferences(d.device.Affinities, targetGPU)]
 	}
 }
 
@@ -235,15 +235,39 @@ func constraint(target string, values []string) *api.Constraint {
 	return &api.Constraint{LTarget: target, Operand: oneOf, RTarget: strings.Join(values, ",")}
 }
 
-func affinity(target string, values []string) *api.Affinity {
-	return api.NewAffinity(target, oneOf, strings.Join(values, ","), pinWeight)
+// affinities prefer each value as much as it was planned often. Nomad spreads
+// the instances of a group by itself, so that they end up in this proportion.
+func affinities(target string, planned []string) []*api.Affinity {
+	times := map[string]int{}
+	for _, value := range planned {
+		times[value]++
+	}
+	byTimes := map[int][]string{}
+	for _, value := range distinct(planned) {
+		byTimes[times[value]] = append(byTimes[times[value]], value)
+	}
+	var all []*api.Affinity
+	counts := slices.Sorted(maps.Keys(byTimes))
+	for _, n := range slices.Backward(counts) {
+		weight := max(1, pinWeight*n/counts[len(counts)-1])
+		all = append(all, api.NewAffinity(target, oneOf, strings.Join(byTimes[n], ","), int8(weight)))
+	}
+	return all
+}
+
+// preferences counts the affinities at the end that a pin may have written.
+func preferences(all []*api.Affinity, target string) int {
+	n := 0
+	for _, a := range slices.Backward(all) {
+		if a.LTarget != target || a.Operand != oneOf || a.Weight == nil || *a.Weight <= 0 {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 func isOneOf(c *api.Constraint, target string) bool { return c.LTarget == target && c.Operand == oneOf }
-
-func isPreference(a *api.Affinity, target string) bool {
-	return a.LTarget == target && a.Operand == oneOf && a.Weight != nil && *a.Weight == pinWeight
-}
 
 // withoutLast drops the last element if it is one of those.
 func withoutLast[T any](all []T, is func(T) bool) []T {
@@ -261,19 +285,29 @@ func withNode(list []string, node string, most int) []string {
 	return append(list, node)
 }
 
-func nodesOf(places []Place) []string {
+// placesOn returns the node of each place.
+func placesOn(places []Place) []string {
 	var nodes []string
 	for _, place := range places {
-		nodes = withNode(nodes, place.Node, 0)
+		nodes = append(nodes, place.Node)
 	}
 	return nodes
 }
 
-// gpusOf returns the GPUs that were planned for an ask.
+// gpusOf returns the GPU of an ask in each place.
 func gpusOf(places []Place, ask int) []string {
 	var gpus []string
 	for _, place := range places {
-		gpus = withNode(gpus, place.Slices[ask].GPU, 0)
+		gpus = append(gpus, place.Slices[ask].GPU)
 	}
 	return gpus
+}
+
+// distinct leaves out what came before.
+func distinct(values []string) []string {
+	var once []string
+	for _, value := range values {
+		once = withNode(once, value, 0)
+	}
+	return once
 }

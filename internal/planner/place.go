@@ -3,7 +3,6 @@ package planner
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hashicorp/nomad/nomad/structs"
 
@@ -41,8 +40,11 @@ func (p *planning) plan(w *wanted) (Group, error) {
 
 // place takes the best place for one more instance.
 func (p *planning) place(w *wanted, first bool) (Place, error) {
-	request := p.request(w)
-	d, err := p.placer.Choose(request)
+	choose := func(w *wanted) (placement.Decision, error) { return p.placer.Choose(p.request(w)) }
+	if first && !w.kept && (*w.spec.Count > 1 || isTemplate(p.job)) {
+		choose = p.chooseForMany
+	}
+	d, err := choose(w)
 	if err != nil {
 		return Place{}, err
 	}
@@ -124,21 +126,6 @@ func (w *wanted) count(i int) int { return int(min(*w.asks[i].device.Count, maxU
 func (w *wanted) setCount(i, units int) {
 	count := uint64(units)
 	w.asks[i].device.Count = &count
-}
-
-// tasksApart returns the asks of each task that has several to be kept apart.
-func (w *wanted) tasksApart() [][]int {
-	var all [][]int
-	for i, a := range w.asks {
-		switch {
-		case !a.apart:
-		case len(all) > 0 && w.asks[all[len(all)-1][0]].task == a.task:
-			all[len(all)-1] = append(all[len(all)-1], i)
-		default:
-			all = append(all, []int{i})
-		}
-	}
-	return slices.DeleteFunc(all, func(asks []int) bool { return len(asks) < 2 })
 }
 
 // gpu returns a GPU of the picture.

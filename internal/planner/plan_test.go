@@ -258,10 +258,7 @@ func TestJobErrors(t *testing.T) {
 // nothing.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]option{
-		"parameterized": func(job *api.Job) { job.ParameterizedJob = &api.ParameterizedJobConfig{} },
-		"periodic":      func(job *api.Job) { job.AddPeriodicConfig(&api.PeriodicConfig{Spec: ptr("@daily")}) },
-	} {
+	for name, change := range templates() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			job := newJob("j", 1, kind("batch"), asking(ask(1), ask(1)), meta(planner.MetaAmount, "whole"), change)

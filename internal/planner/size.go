@@ -39,7 +39,7 @@ func groupSize(group *api.TaskGroup) (cpu, memoryMiB int) {
 // would have if nothing ran: Nomad waits for room with those.
 func (p *planning) settleUnplaced(w *wanted) error {
 	empty := p.emptied()
-	d, err := empty.placer.Choose(empty.request(w))
+	d, err := empty.chooseForMany(w)
 	if errors.Is(err, placement.ErrNoRoom) {
 		return p.settleTooLarge(w)
 	}

@@ -442,3 +442,18 @@ func TestReplanErrors(t *testing.T) {
 	_, err = replan()
 	must.ErrorIs(t, err, allocator.ErrUnavailable)
 }
+
+// A job that is started later is submitted, and nothing is reserved for it.
+func TestRunOfATemplate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nomadtest.Node(0, gpu()))
+	daily := job("daily", 3, 1)
+	daily.AddPeriodicConfig(&api.PeriodicConfig{Spec: &[]string{"@daily"}[0]})
+	daily.Type = &[]string{api.JobTypeBatch}[0]
+	report, err := w.Run(t.Context(), daily, options(planner.Shortlist))
+	must.NoError(t, err)
+	must.Eq(t, "", report.Evaluation)
+	must.SliceEmpty(t, report.Outcomes)
+	must.Eq(t, 0, w.reserved(t))
+	w.nomad.Do(func(n *nomadtest.Nomad) { must.Len(t, 1, n.Started(n.Launch("daily"))) })
+}

@@ -2,6 +2,7 @@ package nomadtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -77,7 +78,8 @@ func (n *Nomad) Job(id string) *structs.Job {
 }
 
 // Register takes a job, with Nomad's defaults and as a new version if it differs,
-// and decides on it. Instances that wait are not tried again later.
+// and decides on it. Instances that wait are not tried again later. A periodic or
+// parameterized job is only taken: the evaluation is nil.
 func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
 	complete := Convert[*api.Job](n.t, job)
 	complete.Canonicalize()
@@ -89,17 +91,34 @@ func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
 	if old := n.Job(registered.ID); old == nil || old.SpecChanged(registered) {
 		must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
 	}
+	if registered.IsPeriodic() || registered.IsParameterized() {
+		return nil
+	}
+	return n.evaluate(registered)
+}
+
+// Launch starts a periodic or parameterized job once, as a job of its own.
+func (n *Nomad) Launch(id string) *structs.Evaluation {
+	child := n.Job(id).Copy()
+	child.ParentID, child.ID = id, fmt.Sprintf("%s/dispatch-%d", id, n.NextIndex())
+	child.Name, child.Status = child.ID, ""
+	child.Periodic, child.Dispatched = nil, child.ParameterizedJob != nil
+	must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, child))
+	return n.evaluate(child)
+}
+
+func (n *Nomad) evaluate(job *structs.Job) *structs.Evaluation {
 	index := n.NextIndex()
 	eval := &structs.Evaluation{
-		ID: NodeID(int(index)), Namespace: "default", Priority: registered.Priority, Type: registered.Type,
-		TriggeredBy: structs.EvalTriggerJobRegister, JobID: registered.ID, Status: structs.EvalStatusPending, CreateIndex: index,
+		ID: NodeID(int(index)), Namespace: "default", Priority: job.Priority, Type: job.Type,
+		TriggeredBy: structs.EvalTriggerJobRegister, JobID: job.ID, Status: structs.EvalStatusPending, CreateIndex: index,
 	}
 	must.NoError(n.t, n.State.UpsertEvals(structs.MsgTypeTestSetup, index, []*structs.Evaluation{eval}))
 	factories := map[string]scheduler.Factory{
 		structs.JobTypeService: scheduler.NewServiceScheduler, structs.JobTypeBatch: scheduler.NewBatchScheduler,
 		structs.JobTypeSystem: scheduler.NewSystemScheduler, structs.JobTypeSysBatch: scheduler.NewSysBatchScheduler,
 	}
-	n.process(factories[registered.Type], eval)
+	n.process(factories[job.Type], eval)
 	decided := n.Evals[len(n.Evals)-1].Copy()
 	decided.CreateIndex = index
 	must.NoError(n.t, n.State.UpsertEvals(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Evaluation{decided}))

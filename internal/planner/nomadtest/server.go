@@ -140,8 +140,11 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%s %d: job has %d", api.RegisterEnforceIndexErrPrefix, request.JobModifyIndex, index), http.StatusInternalServerError)
 		return
 	}
-	eval := s.nomad.Register(request.Job)
-	_ = json.NewEncoder(w).Encode(api.JobRegisterResponse{EvalID: eval.ID})
+	var response api.JobRegisterResponse
+	if eval := s.nomad.Register(request.Job); eval != nil {
+		response.EvalID = eval.ID
+	}
+	_ = json.NewEncoder(w).Encode(response)
 }
 
 func parse(w http.ResponseWriter, r *http.Request) {

@@ -114,7 +114,7 @@ func patchOf(t *testing.T, server *httptest.Server, body string) review {
 func TestBothContracts(t *testing.T) {
 	t.Parallel()
 	server := start(t, stub{}, nil)
-	for name, body := range map[string]string{"bare": job, "wrapped": `{"Job": ` + job + `, "Context": {}}`} {
+	for name, body := range map[string]string{"bare": job, "wrapped": `{"Job": ` + job + `}`, "with context": `{"job": ` + job + `, "context": {"clientIP": "192.0.2.7"}}`} {
 		t.Run(name, func(t *testing.T) {
 			r := patchOf(t, server, body)
 			must.SliceEmpty(t, r.Errors)
