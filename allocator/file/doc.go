@@ -7,6 +7,9 @@
 // need no lock. Writers take turns by an flock on a second file, which the
 // kernel drops when its holder dies. Start reading at Store.Apply.
 //
+// A process decodes a content once, as long as the file stays the same; see
+// lastRead.
+//
 // A file that cannot be read is an error and is never overwritten.
 //
 // Everyone on the node may read the file: it holds names and sizes, no secrets,

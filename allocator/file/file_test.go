@@ -152,6 +152,33 @@ func TestStore_waits_for_the_lock(t *testing.T) {
 	must.NoError(t, <-ended)
 }
 
+// What another process or a person has written counts at once, also if the store
+// has read the file before.
+func TestStore_sees_what_others_wrote(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	store := file.New(path)
+	must.NoError(t, store.Apply(t.Context(), []allocator.Write{{Key: "key", Value: []byte("1")}}))
+	entry, err := store.Get(t.Context(), "key")
+	must.NoError(t, err)
+	must.Eq(t, "1", string(entry.Value))
+
+	must.NoError(t, file.New(path).Apply(t.Context(), []allocator.Write{{Key: "key", Value: []byte("2"), Version: entry.Version}}))
+	must.ErrorIs(t, store.Apply(t.Context(), []allocator.Write{{Key: "key", Value: []byte("3"), Version: entry.Version}}), allocator.ErrConflict)
+	entry, err = store.Get(t.Context(), "key")
+	must.NoError(t, err)
+	must.Eq(t, "2", string(entry.Value))
+
+	must.NoError(t, os.WriteFile(path, []byte(`{"format":1,"version":9,"entries":{"key":{"version":9,"value":[ 4 ]}}}`), 0o644))
+	entry, err = store.Get(t.Context(), "key")
+	must.NoError(t, err)
+	must.Eq(t, allocator.Entry{Key: "key", Value: []byte("[4]"), Version: 9}, entry)
+	must.NoError(t, os.Remove(path))
+	entry, err = store.Get(t.Context(), "key")
+	must.NoError(t, err)
+	must.Eq(t, 0, entry.Version)
+}
+
 func TestStore_file_system_errors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -28,6 +28,7 @@ type Store struct {
 	path   string
 	closed context.Context
 	close  context.CancelFunc
+	last   lastRead
 }
 
 var _ allocator.Store = (*Store)(nil)
@@ -43,6 +44,7 @@ func New(path string) *Store {
 // Close ends the calls in progress, except those that write already.
 func (s *Store) Close() error {
 	s.close()
+	s.last.forget()
 	return nil
 }
 
@@ -75,14 +77,19 @@ func (s *Store) Apply(ctx context.Context, writes []allocator.Write) error {
 	if err != nil {
 		return err
 	}
-	if err := table.apply(writes); err != nil {
+	next, err := table.after(writes)
+	if err != nil {
 		return err
 	}
-	text, err := table.encode()
+	text, err := next.encode()
 	if err != nil {
 		return fmt.Errorf("file %s: %w", s.path, err)
 	}
-	return explain(replace(s.path, text))
+	if err := replace(s.path, text); err != nil {
+		return explain(err)
+	}
+	s.last.remember(s.path, next) // nobody else writes before unlock
+	return nil
 }
 
 // lock waits for the right to write. The lock file stays for ever: to remove it
@@ -113,19 +120,17 @@ func (s *Store) ended(ctx context.Context) error {
 }
 
 func (s *Store) read() (*table, error) {
-	text, err := os.ReadFile(s.path)
-	if errors.Is(err, os.ErrNotExist) {
+	table, err := s.last.read(s.path)
+	switch {
+	case err == nil:
+		return table, nil
+	case errors.Is(err, os.ErrNotExist):
 		return newTable(), nil
-	}
-	if err != nil {
+	case errors.Is(err, allocator.ErrUnreadable):
+		return nil, fmt.Errorf("file %s: %w; repair it, or move it away to start with an empty table", s.path, err)
+	default:
 		return nil, explain(err)
 	}
-	table, err := decode(text)
-	if err != nil {
-		return nil, fmt.Errorf("file %s: %w; repair it, or move it away to start with an empty table",
-			s.path, err)
-	}
-	return table, nil
 }
 
 // explain adds to an error of the file system, which names the path, what it

@@ -13,7 +13,7 @@ import (
 // format is the version of the file's layout.
 const format = 1
 
-// table is the content of the file.
+// table is the content of the file. It is never changed: others may be reading it.
 type table struct {
 	Format  int              `json:"format"`
 	Version uint64           `json:"version"` // of the last change, never 0
@@ -26,6 +26,8 @@ type entry struct {
 	Version uint64          `json:"version"` // the table's, when the value was written
 	Value   json.RawMessage `json:"value,omitempty"`
 	Bytes   []byte          `json:"bytes,omitempty"`
+
+	text []byte // its place in the file; most entries are written as they were read
 }
 
 // newTable returns the content that a file which is not there stands for.
@@ -60,29 +62,63 @@ func decode(text []byte) (*table, error) {
 // encode returns the text of the file. Sorted keys and indents are for people.
 func (t *table) encode() ([]byte, error) {
 	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // it would change values
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(t)
-	return text.Bytes(), err
+	fmt.Fprintf(&text, "{\n  \"format\": %d,\n  \"version\": %d,\n  \"entries\": {", t.Format, t.Version)
+	separator := "\n"
+	for _, key := range slices.Sorted(maps.Keys(t.Entries)) {
+		name, err := indented(key)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&text, "%s    %s: %s", separator, name, t.Entries[key].text)
+		separator = ",\n"
+	}
+	if len(t.Entries) > 0 {
+		text.WriteString("\n  ")
+	}
+	text.WriteString("}\n}\n")
+	return text.Bytes(), nil
 }
 
-// apply makes all the writes or none.
-func (t *table) apply(writes []allocator.Write) error {
+// indented returns the JSON of a part of an entry, as it stands in the file.
+func indented(part any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // it would change values
+	encoder.SetIndent("    ", "  ")
+	err := encoder.Encode(part)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
+// UnmarshalJSON reads an entry and keeps its text.
+func (e *entry) UnmarshalJSON(text []byte) error {
+	type plain entry
+	if err := json.Unmarshal(text, (*plain)(e)); err != nil {
+		return err
+	}
+	e.text = bytes.Clone(text)
+	return nil
+}
+
+// after returns the content with all the writes made, or an error and no change.
+func (t *table) after(writes []allocator.Write) (*table, error) {
 	for _, write := range writes {
 		if have := t.Entries[write.Key].Version; have != write.Version {
-			return fmt.Errorf("key %s has version %d, expected %d: %w", write.Key, have, write.Version, allocator.ErrConflict)
+			return nil, fmt.Errorf("key %s has version %d, expected %d: %w", write.Key, have, write.Version, allocator.ErrConflict)
 		}
 	}
-	t.Version++
+	next := &table{Format: format, Version: t.Version + 1, Entries: maps.Clone(t.Entries)}
 	for _, write := range writes {
 		if write.Value == nil {
-			delete(t.Entries, write.Key)
-		} else {
-			t.Entries[write.Key] = newEntry(write.Value, t.Version)
+			delete(next.Entries, write.Key)
+			continue
 		}
+		entry, err := newEntry(write.Value, next.Version)
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", write.Key, err)
+		}
+		next.Entries[write.Key] = entry
 	}
-	return nil
+	return next, nil
 }
 
 func (t *table) get(key string) allocator.Entry {
@@ -102,11 +138,13 @@ func (t *table) all() []allocator.Entry {
 	return entries
 }
 
-func newEntry(value []byte, version uint64) entry {
+func newEntry(value []byte, version uint64) (e entry, err error) {
+	e = entry{Version: version, Bytes: value}
 	if compact, err := compacted(value); err == nil && bytes.Equal(compact, value) {
-		return entry{Version: version, Value: value}
+		e = entry{Version: version, Value: compact}
 	}
-	return entry{Version: version, Bytes: value}
+	e.text, err = indented(e)
+	return e, err
 }
 
 // value returns the bytes that newEntry was given; not nil, even if empty.

@@ -18,8 +18,9 @@ func FuzzTable(f *testing.F) {
 			value = []byte{}
 		}
 		before := newTable()
-		must.NoError(t, before.apply([]allocator.Write{{Key: key, Value: value}}))
-		text, err := before.encode()
+		written, err := before.after([]allocator.Write{{Key: key, Value: value}})
+		must.NoError(t, err)
+		text, err := written.encode()
 		must.NoError(t, err)
 		after, err := decode(text)
 		must.NoError(t, err)
