@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,6 +75,15 @@ func TestBadPluginConfig(t *testing.T) {
 	}
 }
 
+// Bad arguments are answered in one sentence too, which names the plugin block.
+func TestBadPluginArgs(t *testing.T) {
+	a := startAgent(t, driverPlugin, "", "--driver-name=exec")
+	must.Error(t, a.waitExit(t))
+	eventually(t, sayTime, "the agent says why", func() error {
+		return a.says([]string{"[ERROR]", driverPlugin, "--driver-name=exec", `["gpu-docker" "docker"]`})
+	})
+}
+
 // agent is a Nomad agent of its own with one of our plugins.
 type agent struct {
 	address string
@@ -82,7 +92,7 @@ type agent struct {
 }
 
 // startAgent runs an agent until the test ends.
-func startAgent(t *testing.T, plugin, config string) *agent {
+func startAgent(t *testing.T, plugin, config string, args ...string) *agent {
 	t.Helper()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "gpus.state")
@@ -94,7 +104,7 @@ func startAgent(t *testing.T, plugin, config string) *agent {
 
 	ports := freePorts(t, 3)
 	file := filepath.Join(dir, "agent.hcl")
-	must.NoError(t, os.WriteFile(file, agentConfig(t, dir, ports, plugin, config), 0o600))
+	must.NoError(t, os.WriteFile(file, agentConfig(t, dir, ports, plugin, config, args), 0o600))
 	a := &agent{
 		address: fmt.Sprintf("http://127.0.0.1:%d", ports[0]),
 		out:     &lockedBuffer{},
@@ -123,7 +133,7 @@ func startAgent(t *testing.T, plugin, config string) *agent {
 	return a
 }
 
-func agentConfig(t *testing.T, dir string, ports []int, plugin, config string) []byte {
+func agentConfig(t *testing.T, dir string, ports []int, plugin, config string, args []string) []byte {
 	t.Helper()
 	if plugin == devicePlugin && !strings.Contains(config, "nvml_library") {
 		library, err := fakenvml.Build(t.TempDir())
@@ -156,10 +166,20 @@ server {
 }
 client { enabled = true }
 plugin %q {
+  args = [%s]
   config {
     %s
   }
-}`, filepath.Join(dir, "data"), filepath.Join(dir, "plugins"), ports[0], ports[1], ports[2], plugin, config)
+}`, filepath.Join(dir, "data"), filepath.Join(dir, "plugins"), ports[0], ports[1], ports[2], plugin, quoted(args), config)
+}
+
+// quoted are the elements of a list in HCL.
+func quoted(texts []string) string {
+	var list []string
+	for _, text := range texts {
+		list = append(list, strconv.Quote(text))
+	}
+	return strings.Join(list, ", ")
 }
 
 // freePorts returns ports of loopback that were free a moment ago.

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,14 @@ func (c *cluster) containers(t *testing.T, alloc string) []string {
 		}
 	}
 	return ids
+}
+
+// networkOf is the network namespace of a process.
+func networkOf(t *testing.T, pid int) string {
+	t.Helper()
+	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
+	must.NoError(t, err)
+	return namespace
 }
 
 // nodeOf is the device node of a GPU of this cluster in a container.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One Consul server on the loopback address. Its data stays in the run
+# One Consul server on the loopback address, with what Connect needs. Its data stays in the run
 # directory, so a restart finds the table again. Usage: consul.sh start|stop
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -19,8 +19,10 @@ write_config() {
     "http": $GPU_MEM_CONSUL_PORT,
     "server": $((GPU_MEM_CONSUL_PORT + 1)),
     "serf_lan": $((GPU_MEM_CONSUL_PORT + 2)),
-    "serf_wan": -1, "dns": -1, "grpc": -1, "grpc_tls": -1
+    "grpc": $((GPU_MEM_CONSUL_PORT + 3)),
+    "serf_wan": -1, "dns": -1, "grpc_tls": -1
   },
+  "connect": {"enabled": true},
   "performance": {"raft_multiplier": 1},
   "disable_update_check": true
 }

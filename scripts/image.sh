@@ -3,6 +3,7 @@
 # busybox, so that nothing is pulled:
 #
 #   gpu-mem/busybox:1  a shell and its tools
+#   gpu-mem/cuda:1     the same, and it asks for all GPUs, as images of CUDA do
 #   gpu-mem/pause:1    sleeps until told to stop; holds the network of a group
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -33,7 +34,8 @@ make_image() {
 
 need docker
 make_image gpu-mem/busybox:1 'CMD ["/bin/sh"]'
+make_image gpu-mem/cuda:1 'ENV NVIDIA_VISIBLE_DEVICES=all'
 # A shell waits for its child before it handles a signal, but not in `wait`.
 make_image gpu-mem/pause:1 \
   'ENTRYPOINT ["/bin/sh", "-c", "trap \"exit 0\" TERM INT; sleep 2147483647 & wait"]'
-say "Images: gpu-mem/busybox:1 gpu-mem/pause:1"
+say "Images: gpu-mem/busybox:1 gpu-mem/cuda:1 gpu-mem/pause:1"

@@ -73,9 +73,24 @@ client {
   cni_path              = "/usr/lib/cni"
   bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
   bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+  meta {
+    "connect.sidecar_image" = "gpu-mem/pause:1" # there is no Envoy here
+  }
+  host_network "lan" {
+    interface = "gpumem$GPU_MEM_SLOT"
+  }
+  host_volume "shared" {
+    path = "$GPU_MEM_RUN/volume"
+  }
+}
+plugin "raw_exec" {
+  config {
+    enabled = true
+  }
 }
 consul {
   address          = "127.0.0.1:$GPU_MEM_CONSUL_PORT"
+  grpc_address     = "127.0.0.1:$((GPU_MEM_CONSUL_PORT + 3))"
   auto_advertise   = false
   server_auto_join = false
   client_auto_join = false
@@ -115,11 +130,13 @@ $(table_block)
   }
 }
 plugin "nomad-driver-gpu-docker" {
+  args = ["--driver-name=$GPU_MEM_DRIVER_NAME"]
   config {
-    endpoint       = "unix://$GPU_MEM_RUN/docker.sock"
-    nvidia_runtime = "$GPU_MEM_NVIDIA_RUNTIME"
-    infra_image    = "gpu-mem/pause:1"
-    state_dir      = "$GPU_MEM_RUN/state${1#0}"
+    endpoint         = "unix://$GPU_MEM_RUN/docker.sock"
+    nvidia_runtime   = "$GPU_MEM_NVIDIA_RUNTIME"
+    infra_image      = "gpu-mem/pause:1"
+    state_dir        = "$GPU_MEM_RUN/state${1#0}"
+    allow_privileged = true
     volumes {
       enabled = true
     }
@@ -166,7 +183,7 @@ link_plugins() {
 # Ready means that tasks can be started: drivers are found after the node is.
 nodes_ready() {
   local driver=docker
-  [[ ! -x $program ]] || driver=gpu-docker
+  [[ ! -x $program ]] || driver=$GPU_MEM_DRIVER_NAME
   curl -fsS -m 2 "http://$address/v1/nodes" | jq -e --arg driver "$driver" --argjson nodes "$1" \
     'map(select(.Status == "ready" and .Drivers[$driver].Healthy)) | length >= $nodes'
 }
@@ -187,7 +204,7 @@ start_node() {
 start() {
   local node
   need "$NOMAD" curl jq
-  mkdir -p "$GPU_MEM_RUN/plugins"
+  mkdir -p "$GPU_MEM_RUN/plugins" "$GPU_MEM_RUN/volume"
   [[ ! -x $program ]] || link_plugins
   for ((node = 0; node < GPU_MEM_NODES; node++)); do start_node "$node"; done
   say "Nomad: ready at http://$address"
