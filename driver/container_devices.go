@@ -8,11 +8,12 @@ import (
 	"github.com/docker/docker/api/types/container"
 )
 
-// devices hands host devices to the container, except those of NVIDIA GPUs: they
-// come from the runtime, for the booked GPUs only.
+// devices hands host devices to the container: those that the job asks for, none of
+// which may be of an NVIDIA GPU, those of device plugins, and those of the booked GPUs.
 func (b *blueprint) devices() error {
+	host := hostDevices{root: "/"}
 	for _, d := range b.job.Devices {
-		mappings, err := d.mappings(hostDevices{root: "/"})
+		mappings, err := d.mappings(host)
 		if err != nil {
 			return fmt.Errorf("config.devices: %w", err)
 		}
@@ -21,6 +22,7 @@ func (b *blueprint) devices() error {
 	for _, d := range b.task.Devices {
 		b.host.Devices = append(b.host.Devices, deviceMapping(d.HostPath, d.TaskPath, d.Permissions))
 	}
+	b.host.Devices = append(b.host.Devices, host.gpuNodes(gpusOf(b.bookings))...)
 	return nil
 }
 

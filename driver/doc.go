@@ -14,7 +14,7 @@
 //	taskconfig.go  taskspec.go        the job's config block; taskcheck.go: what can be wrong with it; blame.go: what Docker finds
 //	start.go  claim.go                StartTask, step by step
 //	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
-//	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use
+//	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use; gpunodes.go: what of a GPU
 //	network.go  netfiles.go           a group's network and its hosts and resolv.conf files
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them
 //	recover.go  watch.go              taking up tasks of an earlier process; how a task's end is known

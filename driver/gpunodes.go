@@ -1,0 +1,73 @@
+package driver
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// gpuNodes are the device nodes of GPUs, and those that every use of a GPU needs.
+//
+// The NVIDIA runtime gives them too, but in some of its modes behind Docker's back:
+// systemd then knows nothing of them and takes them away with its next daemon-reload,
+// which any update of a package may bring, and programs find no GPU from then on. What
+// Docker was asked for stays.
+//
+// A GPU is found by its UUID, as the kernel's driver tells it. Of one that is not, such
+// as a MIG instance, the runtime alone decides.
+func (h hostDevices) gpuNodes(gpus []allocator.GPUID) (nodes []container.DeviceMapping) {
+	minors := h.gpuMinors()
+	for _, gpu := range gpus {
+		if minor, known := minors[gpu]; known {
+			nodes = h.appendNode(nodes, "/dev/nvidia"+minor)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	for _, node := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"} {
+		nodes = h.appendNode(nodes, node)
+	}
+	return nodes
+}
+
+// appendNode adds a node that is there: Docker refuses others.
+func (h hostDevices) appendNode(nodes []container.DeviceMapping, path string) []container.DeviceMapping {
+	var stat unix.Stat_t
+	if unix.Lstat(filepath.Join(h.root, path), &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return nodes
+	}
+	return append(nodes, deviceMapping(path, "", "rw"))
+}
+
+// gpuMinors are the numbers in the names of GPUs' device nodes.
+func (h hostDevices) gpuMinors() map[allocator.GPUID]string {
+	minors := map[allocator.GPUID]string{}
+	files, _ := filepath.Glob(filepath.Join(h.root, "proc/driver/nvidia/gpus/*/information")) // the pattern is a good one
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		var gpu, minor string
+		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+			switch name, value, _ := strings.Cut(lines.Text(), ":"); name {
+			case "GPU UUID":
+				gpu = strings.TrimSpace(value)
+			case "Device Minor":
+				minor = strings.TrimSpace(value)
+			}
+		}
+		if gpu != "" && minor != "" {
+			minors[allocator.GPUID(gpu)] = minor
+		}
+	}
+	return minors
+}
