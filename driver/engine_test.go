@@ -20,6 +20,7 @@ type fakeEngine struct {
 	changed    chan struct{} // closed and replaced at every change
 	id         string
 	containers map[string]*fakeContainer
+	pull       docker.PullRequest // the last
 	images     map[string]docker.Image
 	runtimes   []string
 	created    int
@@ -101,6 +102,7 @@ func (e *fakeEngine) Info(context.Context) (info docker.Info, err error) {
 
 func (e *fakeEngine) EnsureImage(_ context.Context, req docker.PullRequest) (image docker.Image, err error) {
 	err = e.ask("EnsureImage", func() (err error) {
+		e.pull = req
 		var ok bool
 		if image, ok = e.images[req.Ref]; !ok {
 			err = fmt.Errorf("%s: %w", req.Ref, docker.ErrImage)
@@ -108,6 +110,12 @@ func (e *fakeEngine) EnsureImage(_ context.Context, req docker.PullRequest) (ima
 		return err
 	})
 	return image, err
+}
+
+func (e *fakeEngine) lastPull() docker.PullRequest {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pull
 }
 
 func (e *fakeEngine) RemoveImage(_ context.Context, id string) error {

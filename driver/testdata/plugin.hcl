@@ -25,7 +25,7 @@ config {
 
   allow_privileged = true
   allow_caps       = ["all"]
-  allow_runtimes   = ["runc", "kata"]
+  allow_runtimes   = ["runc", "nvidia-cdi"]
   allowed_modes {
     pid    = ["host"]
     ipc    = ["container:*"]

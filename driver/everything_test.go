@@ -1,0 +1,303 @@
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/go-connections/nat"
+	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/tableconfig"
+)
+
+// everyTaskOption is testdata/task.hcl as Nomad hands it to the driver.
+func everyTaskOption(t *testing.T) *TaskConfig {
+	t.Helper()
+	var c TaskConfig
+	hclutils.NewConfigParser(taskSpec()).ParseHCL(t, read(t, "testdata/task.hcl"), &c)
+	return &c
+}
+
+func everyPluginOption(t *testing.T) Config {
+	t.Helper()
+	var c Config
+	hclutils.NewConfigParser(configSpec()).ParseHCL(t, read(t, "testdata/plugin.hcl"), &c)
+	return c
+}
+
+func TestEveryTaskOption(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, &TaskConfig{
+		Image: "https://registry.local:5000/team/app:1", ImagePullTimeout: "10m", ForcePull: true, Load: "app.tar",
+		Auth: Auth{"u", "p", "e@example.org", "registry.local:5000"}, AuthSoftFail: true,
+		Command: "serve", Args: []string{"-v", "x"}, Entrypoint: []string{"/bin/sh", "-c"}, WorkDir: "/srv", Hostname: "h",
+		TTY: true, Interactive: true, Init: true, Labels: hclutils.MapStrStr{"a": "b", "c": "d"},
+		Healthchecks: Healthchecks{true}, ContainerExistsAttempts: 3,
+		Logging: Logging{Type: "gelf", Driver: "syslog", Config: hclutils.MapStrStr{"gelf-address": "udp://1.2.3.4:12201"}},
+
+		CPUHardLimit: true, CPUCFSPeriod: 20000, CpusetCpus: "0-1", MemoryHardLimit: 512, PidsLimit: 100, ShmSize: 1048576,
+		Ulimit: hclutils.MapStrStr{"nofile": "1024:2048", "nproc": "42"}, Sysctl: hclutils.MapStrStr{"net.core.somaxconn": "1024"},
+		StorageOpt: map[string]string{"size": "1G"}, OOMScoreAdj: 5,
+
+		Privileged: true, CapAdd: []string{"CAP_NET_ADMIN"}, CapDrop: []string{"mknod"},
+		SecurityOpt:    []string{"no-new-privileges", "seccomp=local/profile.json"},
+		ReadonlyRootfs: true, Runtime: "runc", GroupAdd: []string{"video"},
+		IPCMode: "host", PIDMode: "host", UTSMode: "host", UsernsMode: "host", Cgroupns: "private", Isolation: "process",
+		Devices: []Device{{"/dev/null", "/dev/n", "r"}},
+
+		NetworkMode: "backend", Ports: []string{"http"}, PortMap: hclutils.MapStrInt{"http": 80}, NetworkAliases: []string{"web"},
+		IPv4Address: "172.18.0.9", IPv6Address: "2001:db8::9", MACAddress: "02:68:b3:29:da:98", AdvertiseIPv6Address: true,
+		DNSServers: []string{"1.1.1.1"}, DNSSearchDomains: []string{"example.org"}, DNSOptions: []string{"ndots:1"},
+		ExtraHosts: []string{"a:1.2.3.4"},
+
+		Volumes: []string{"data:/data:ro"}, VolumeDriver: "pxd",
+		Mount: []Mount{
+			{Type: "bind", Source: "local", Target: "/m", ReadOnly: true, BindOptions: BindOptions{"rshared"}},
+			{Type: "tmpfs", Target: "/t", TmpfsOptions: TmpfsOptions{SizeBytes: 100, Mode: 511}},
+			{Type: "volume", Source: "vol", Target: "/v", VolumeOptions: VolumeOptions{
+				NoCopy: true, Labels: hclutils.MapStrStr{"l": "1"}, DriverConfig: VolumeDriver{"d", hclutils.MapStrStr{"o": "2"}},
+			}},
+		},
+		MountsList: []Mount{
+			{Type: "bind", Source: "/srv", Target: "/m2", ReadOnly: true, BindOptions: BindOptions{"rslave"}},
+			{Type: "tmpfs", Target: "/t2", TmpfsOptions: TmpfsOptions{SizeBytes: 7, Mode: 448}},
+			{Type: "volume", Source: "vol2", Target: "/v2", VolumeOptions: VolumeOptions{
+				NoCopy: true, Labels: hclutils.MapStrStr{"l": "2"}, DriverConfig: VolumeDriver{"e", hclutils.MapStrStr{"o": "3"}},
+			}},
+		},
+	}, everyTaskOption(t))
+}
+
+// The container of a job that uses every option, whole.
+func TestEveryTaskOptionInDocker(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, `
+		allow_privileged = true
+		allow_caps       = ["net_admin"]
+		pids_limit       = 200
+		oom_score_adj    = 9
+		volumes { enabled = true }`)
+	o.job = everyTaskOption(t)
+	o.task.User = "nobody"
+	o.task.Env = map[string]string{"NOMAD_PORT_http": "8080"}
+	o.task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"}}
+	dir, local := o.task.AllocDir, o.task.TaskDir().LocalDir
+	must.NoError(t, os.WriteFile(filepath.Join(local, "profile.json"), []byte("{ \"a\":\n 1 }"), 0o600))
+	must.ErrorContains(t, o.job.validate(), "config.isolation")
+	o.job.Isolation = ""
+	must.NoError(t, o.job.validate())
+
+	yes, noSwap, pids := true, int64(0), int64(100)
+	spec, remarks, err := o.build()
+	must.NoError(t, err)
+	must.Eq(t, []string{"config.auth.email has no effect: registries no longer ask for it"}, remarks)
+	must.Eq(t, docker.Spec{
+		Name:     "app_" + allocID,
+		MAC:      "02:68:b3:29:da:98",
+		Attempts: 3,
+		Config: &container.Config{
+			Image:        "sha256:1234",
+			Hostname:     "h",
+			User:         "nobody",
+			Entrypoint:   []string{"/bin/sh", "-c"},
+			Cmd:          []string{"serve", "-v", "x"},
+			WorkingDir:   "/srv",
+			Tty:          true,
+			OpenStdin:    true,
+			Env:          []string{"NOMAD_PORT_http=80", "NVIDIA_VISIBLE_DEVICES=void"},
+			ExposedPorts: nat.PortSet{"80/tcp": {}, "80/udp": {}},
+			Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
+			Labels: map[string]string{
+				"a": "b", "c": "d", "nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1",
+			},
+		},
+		Host: &container.HostConfig{
+			Binds: []string{
+				dir + "/alloc:/alloc", dir + "/alloc/logs:/alloc/logs:ro", local + ":/local", dir + "/app/secrets:/secrets",
+				"data:/data:ro",
+			},
+			LogConfig:    container.LogConfig{Type: "gelf", Config: map[string]string{"gelf-address": "udp://1.2.3.4:12201"}},
+			NetworkMode:  "backend",
+			PortBindings: nat.PortMap{"80/tcp": {{HostIP: "10.0.0.1", HostPort: "8080"}}, "80/udp": {{HostIP: "10.0.0.1", HostPort: "8080"}}},
+			VolumeDriver: "pxd",
+			CapAdd:       []string{"net_admin"},
+			CapDrop: []string{
+				"audit_write", "chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_bind_service", "net_raw",
+				"setfcap", "setgid", "setpcap", "setuid", "sys_chroot",
+			},
+			CgroupnsMode:   "private",
+			DNS:            []string{"1.1.1.1"},
+			DNSOptions:     []string{"ndots:1"},
+			DNSSearch:      []string{"example.org"},
+			ExtraHosts:     []string{"a:1.2.3.4"},
+			GroupAdd:       []string{"video"},
+			IpcMode:        "host",
+			OomScoreAdj:    5,
+			PidMode:        "host",
+			Privileged:     true,
+			ReadonlyRootfs: true,
+			SecurityOpt:    []string{"no-new-privileges", `seccomp={"a":1}`},
+			StorageOpt:     map[string]string{"size": "1G"},
+			UTSMode:        "host",
+			UsernsMode:     "host",
+			ShmSize:        1048576,
+			Sysctls:        map[string]string{"net.core.somaxconn": "1024"},
+			Runtime:        "runc",
+			Init:           &yes,
+			Resources: container.Resources{
+				CPUShares:         500,
+				CPUPeriod:         20000,
+				CPUQuota:          int64(0.25 * 20000 * float64(runtime.NumCPU())),
+				CpusetCpus:        "0-1",
+				Devices:           []container.DeviceMapping{{PathOnHost: "/dev/null", PathInContainer: "/dev/n", CgroupPermissions: "r"}},
+				Memory:            512 * mib,
+				MemoryReservation: 256 * mib,
+				MemorySwap:        512 * mib,
+				MemorySwappiness:  &noSwap,
+				PidsLimit:         &pids,
+				Ulimits:           []*container.Ulimit{{Name: "nofile", Soft: 1024, Hard: 2048}, {Name: "nproc", Soft: 42, Hard: 42}},
+			},
+			Mounts: []mount.Mount{
+				{Type: "bind", Source: local, Target: "/m", ReadOnly: true, BindOptions: &mount.BindOptions{Propagation: "rshared"}},
+				{Type: "tmpfs", Target: "/t", TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 100, Mode: 511}},
+				{Type: "volume", Source: "vol", Target: "/v", VolumeOptions: &mount.VolumeOptions{
+					NoCopy: true, Labels: map[string]string{"l": "1"}, DriverConfig: &mount.Driver{Name: "d", Options: map[string]string{"o": "2"}},
+				}},
+				{Type: "bind", Source: "/srv", Target: "/m2", ReadOnly: true, BindOptions: &mount.BindOptions{Propagation: "rslave"}},
+				{Type: "tmpfs", Target: "/t2", TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 7, Mode: 448}},
+				{Type: "volume", Source: "vol2", Target: "/v2", VolumeOptions: &mount.VolumeOptions{
+					NoCopy: true, Labels: map[string]string{"l": "2"}, DriverConfig: &mount.Driver{Name: "e", Options: map[string]string{"o": "3"}},
+				}},
+			},
+		},
+		Network: &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{"backend": {
+			Aliases:    []string{"web"},
+			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "172.18.0.9", IPv6Address: "2001:db8::9"},
+		}}},
+	}, spec)
+}
+
+// The container of a job that says no more than its image, whole.
+func TestNoTaskOptionInDocker(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``)
+	dir, noSwap := o.task.AllocDir, int64(0)
+	spec, remarks, err := o.build()
+	must.NoError(t, err)
+	must.SliceEmpty(t, remarks)
+	must.Eq(t, docker.Spec{
+		Name:     "app_" + allocID,
+		Attempts: 5,
+		Config: &container.Config{
+			Image:  "sha256:1234",
+			Env:    []string{"NVIDIA_VISIBLE_DEVICES=void"},
+			Labels: map[string]string{"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1"},
+		},
+		Host: &container.HostConfig{
+			Binds: []string{
+				dir + "/alloc:/alloc", dir + "/alloc/logs:/alloc/logs:ro", dir + "/app/local:/local", dir + "/app/secrets:/secrets",
+			},
+			LogConfig:   container.LogConfig{Type: "json-file", Config: map[string]string{"max-file": "2", "max-size": "2m"}},
+			NetworkMode: "default",
+			CapAdd:      []string{},
+			CapDrop:     []string{"net_raw"},
+			Resources: container.Resources{
+				CPUShares: 500, Memory: 256 * mib, MemorySwap: 256 * mib, MemorySwappiness: &noSwap,
+			},
+		},
+		Network: &network.NetworkingConfig{},
+	}, spec)
+}
+
+// What of a job is about its image goes with the request for it.
+func TestEveryImageOptionInDocker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	must.NoError(t, task.EncodeConcreteDriverConfig(&TaskConfig{
+		Image: "https://local/app:1", ImagePullTimeout: "10m", ForcePull: true, Load: "app.tar", AuthSoftFail: true,
+		Auth: Auth{"u", "p", "e@example.org", "registry.local:5000"},
+	}))
+	must.NoError(t, os.WriteFile(filepath.Join(task.TaskDir().LocalDir, "app.tar"), []byte("tar"), 0o600))
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	request := w.engine.lastPull()
+	archive, err := request.Load()
+	must.NoError(t, err)
+	must.NoError(t, archive.Close())
+	request.Load, request.Progress = nil, nil
+	must.Eq(t, docker.PullRequest{
+		Ref: "local/app:1", Force: true, AuthSoftFail: true, Timeout: 10 * time.Minute, IdleTimeout: 2 * time.Minute,
+		Auth: &docker.Auth{Username: "u", Password: "p", ServerAddress: "registry.local:5000"},
+	}, request)
+}
+
+func TestEveryPluginOption(t *testing.T) {
+	t.Parallel()
+	config := everyPluginOption(t)
+	must.Eq(t, Config{
+		Endpoint: "tcp://127.0.0.1:2376", TLS: TLS{"/c.pem", "/k.pem", "/ca.pem"}, Auth: RegistryAuth{"/auth.json", "ecr-login"},
+		NvidiaRuntime: "nvidia-cdi", AllowPrivilegedGPU: true, ClaimTimeout: "0s", StateDir: "/opt/state",
+		Table:           tableconfig.Config{Store: "file", Address: "127.0.0.1:8501", Token: "t", Prefix: "p", Path: "/opt/table.json"},
+		AllowPrivileged: true, AllowCaps: []string{"all"}, AllowRuntimes: []string{"runc", "nvidia-cdi"},
+		AllowedModes: AllowedModes{
+			PID: []string{"host"}, IPC: []string{"container:*"}, Userns: []string{"host"}, UTS: []string{"host"},
+		},
+		Volumes: Volumes{true, "z"}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
+		ExtraLabels: []string{"job_*"}, CompatLabels: true, DisableLogCollection: true,
+		Logging:    DefaultLogging{"journald", map[string]string{"tag": "x"}},
+		InfraImage: "local/pause:1", InfraImagePullTimeout: "1m", ImagePullTimeout: "9m", PullActivityTimeout: "3m",
+		ContainerExistsAttempts: 4,
+		GC: GC{ImageDelay: "4m", Dangling: Dangling{
+			DryRun: true, Period: "2m", CreationGrace: "1m",
+		}},
+		WindowsAllowInsecureContainerAdmin: true,
+	}, config)
+	s, err := config.settings()
+	must.NoError(t, err)
+	must.Eq(t, 0, s.claimTimeout)
+	must.Eq(t, 9*time.Minute, s.pullTimeout)
+	must.Eq(t, 3*time.Minute, s.pullIdle)
+	must.Eq(t, time.Minute, s.infraTimeout)
+	must.Eq(t, 4*time.Minute, s.imageDelay)
+	must.Eq(t, 2*time.Minute, s.danglingEvery)
+	must.Eq(t, time.Minute, s.danglingGrace)
+	must.Eq(t, docker.Config{
+		Endpoint: "tcp://127.0.0.1:2376", Cert: "/c.pem", Key: "/k.pem", CA: "/ca.pem",
+		AuthConfigFile: "/auth.json", AuthHelper: "ecr-login", InfraImage: "local/pause:1",
+	}, s.engine())
+}
+
+// The container of a job that says no more than its image, with every option of the
+// operator's: what they change.
+func TestEveryPluginOptionInDocker(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``, slice(gpuA, 1))
+	var err error
+	o.settings, err = everyPluginOption(t).settings()
+	must.NoError(t, err)
+	spec := build(t, o)
+	dir := o.task.AllocDir
+	must.Eq(t, []string{dir + "/alloc:/alloc:z", dir + "/app/local:/local:z", dir + "/app/secrets:/secrets:z"}, spec.Host.Binds)
+	must.Eq(t, container.LogConfig{Type: "journald", Config: map[string]string{"tag": "x"}}, spec.Host.LogConfig)
+	must.Eq(t, "nvidia-cdi", spec.Host.Runtime)
+	must.Eq(t, 512, *spec.Host.PidsLimit)
+	must.Eq(t, 10, spec.Host.OomScoreAdj)
+	must.SliceNotContains(t, spec.Host.CapDrop, "net_raw")
+	must.Eq(t, 4, spec.Attempts)
+	must.Eq(t, map[string]string{
+		"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "GPU-aaaa",
+		"nomad-gpu-mem.job_id": "job-id", "nomad-gpu-mem.job_name": "job",
+		"com.hashicorp.nomad.alloc_id": allocID, "com.hashicorp.nomad.job_id": "job-id", "com.hashicorp.nomad.job_name": "job",
+	}, spec.Config.Labels)
+}
