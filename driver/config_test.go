@@ -1,9 +1,12 @@
 package driver
 
 import (
+	"bytes"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
@@ -105,4 +108,29 @@ func TestSetConfigWithoutAgentOnlyValidates(t *testing.T) {
 
 	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, `claim_timeout = "x"`)))
 	must.ErrorContains(t, p.SetConfig(&base.Config{PluginConfig: encoded}), `plugin "gpu-docker": claim_timeout = "x"`)
+}
+
+// Without collection of logs Nomad opens no pipes, and starts no collector.
+func TestLogCollectionCanBeOff(t *testing.T) {
+	t.Parallel()
+	for config, off := range map[string]bool{``: false, `disable_log_collection = true`: true} {
+		w := newWorld(t)
+		w.config = config
+		capabilities, err := w.boot().plugin.Capabilities() // Nomad 1.6 does not carry it over gRPC
+		must.NoError(t, err)
+		must.Eq(t, off, capabilities.DisableLogCollection)
+	}
+}
+
+// What has no effect stands in the plugin's log, which the agent shows.
+func TestConfigWarningsAreLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	w := newWorld(t)
+	w.config = `windows_allow_insecure_container_admin = true`
+	p := w.newPlugin()
+	p.logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &sync.Mutex{}})
+	must.NoError(t, p.SetConfig(w.agentConfig()))
+	p.Shutdown()
+	must.StrContains(t, log.String(), "[WARN]  windows_allow_insecure_container_admin has no effect")
 }

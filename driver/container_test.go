@@ -3,6 +3,7 @@ package driver
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
@@ -80,6 +81,7 @@ func TestContainerLogging(t *testing.T) {
 		{"the plugin's default", ``, ``, container.LogConfig{Type: "json-file", Config: map[string]string{"max-file": "2", "max-size": "2m"}}},
 		{"the plugin's choice", ``, `logging { type = "local" }`, container.LogConfig{Type: "local"}},
 		{"the task's", `logging { type = "gelf" }`, ``, container.LogConfig{Type: "gelf"}},
+		{"the task's over the older name", "logging {\n type = \"gelf\"\n driver = \"syslog\"\n}", `logging { type = "local" }`, container.LogConfig{Type: "gelf"}},
 		{"the older name", `logging { driver = "gelf" }`, ``, container.LogConfig{Type: "gelf"}},
 		{"config alone", "logging {\n config { max-size = \"1m\" }\n}", ``, container.LogConfig{Config: map[string]string{"max-size": "1m"}}},
 	} {
@@ -255,6 +257,38 @@ func TestContainerShares(t *testing.T) {
 			must.Eq(t, c.want, build(t, o).Host.CPUShares)
 		})
 	}
+}
+
+// A hard limit is of the CPUs that the task's MHz amount to, in each period.
+func TestContainerHardLimit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hcl, why          string
+		part              float64 // of the node's MHz
+		period, wantQuota int64   // of the quota per CPU of the node
+	}{
+		{hcl: ``, why: "no limit"},
+		{hcl: `cpu_hard_limit = true`, part: 0.25, period: 100_000, wantQuota: 25_000},
+		{hcl: "cpu_hard_limit = true\ncpu_cfs_period = 0", part: 0.25, period: 50_000, wantQuota: 12_500, why: "Nomad's period"},
+		{hcl: "cpu_hard_limit = true\ncpu_cfs_period = 20000", part: 0.5, period: 20_000, wantQuota: 10_000},
+	} {
+		o := newOrder(t, c.hcl, ``)
+		linux := o.task.Resources.LinuxResources
+		linux.PercentTicks, linux.CPUPeriod = c.part, 50_000
+		host := build(t, o).Host
+		must.Eq(t, c.period, host.CPUPeriod, must.Sprint(c.hcl, c.why))
+		must.Eq(t, c.wantQuota*int64(runtime.NumCPU()), host.CPUQuota, must.Sprint(c.hcl, c.why))
+	}
+	o := newOrder(t, "cpu_hard_limit = true\ncpu_cfs_period = 1000", ``)
+	o.task.Resources.LinuxResources.PercentTicks = 0.001
+	must.Eq(t, 1000, build(t, o).Host.CPUQuota, must.Sprint("the least that Docker takes"))
+}
+
+func TestContainerName(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``)
+	o.task.Name = "a/b"
+	must.Eq(t, "a_b_"+allocID, build(t, o).Name)
 }
 
 func TestContainerPids(t *testing.T) {

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,10 +31,140 @@ func imageOnly() *TaskConfig {
 // Nomad's API sends null for what a job leaves out.
 func TestTaskConfigNullIsUnset(t *testing.T) {
 	t.Parallel()
+	bodies := []string{`"auth":{"username":null}`, `"logging":{"config":null}`, `"healthchecks":{"disable":null}`}
+	for key := range taskSpec().GetObject().GetAttributes() {
+		if key != "image" {
+			bodies = append(bodies, fmt.Sprintf("%q:null", key))
+		}
+	}
+	for _, body := range append(bodies, strings.Join(bodies[3:], ",")) {
+		must.Eq(t, imageOnly(), parseTaskJSON(t, body), must.Sprint(body))
+	}
+	mount := parseTaskJSON(t, `"mount":[{"target":"/x","type":null,"bind_options":null,"volume_options":{"labels":null}}]`)
+	must.Eq(t, []Mount{{Type: "volume", Target: "/x"}}, mount.Mount)
+}
+
+func parseTaskJSON(t *testing.T, body string) *TaskConfig {
+	t.Helper()
 	var c TaskConfig
-	hclutils.NewConfigParser(taskSpec()).ParseJson(t, `{"Config":{"image":"local/app:1","args":null,"auth":null,"command":null,
-		"labels":null,"mount":null,"port_map":null,"logging":null,"ports":null}}`, &c)
-	must.Eq(t, imageOnly(), &c)
+	hclutils.NewConfigParser(taskSpec()).ParseJson(t, `{"Config":{"image":"local/app:1",`+body+`}}`, &c)
+	return &c
+}
+
+// The same in every spelling that jobs use.
+func TestTaskConfigForms(t *testing.T) {
+	t.Parallel()
+	want := imageOnly()
+	want.PortMap = hclutils.MapStrInt{"http": 80, "https": 443}
+	want.Labels = hclutils.MapStrStr{"a": "1", "b": "2"}
+	want.Ulimit = hclutils.MapStrStr{"nofile": "1", "nproc": "2"}
+	want.Sysctl = hclutils.MapStrStr{"net.a": "1", "net.b": "2"}
+	want.Logging = Logging{Type: "x", Config: hclutils.MapStrStr{"a": "1", "b": "2"}}
+	want.Mount = []Mount{
+		{Type: "bind", Target: "/a", Source: "a"}, {Type: "volume", Target: "/b", VolumeOptions: VolumeOptions{Labels: hclutils.MapStrStr{"a": "1", "b": "2"}}},
+	}
+	want.Devices = []Device{{HostPath: "/dev/a"}, {HostPath: "/dev/b"}}
+	for name, hcl := range map[string]string{
+		"blocks": `
+			port_map {
+			  http  = 80
+			  https = 443
+			}
+			labels {
+			  a = "1"
+			  b = "2"
+			}
+			ulimit {
+			  nofile = "1"
+			  nproc  = "2"
+			}
+			sysctl {
+			  "net.a" = "1"
+			  "net.b" = "2"
+			}
+			logging {
+			  type = "x"
+			  config {
+			    a = "1"
+			    b = "2"
+			  }
+			}
+			mount {
+			  type   = "bind"
+			  target = "/a"
+			  source = "a"
+			}
+			mount {
+			  target = "/b"
+			  volume_options {
+			    labels {
+			      a = "1"
+			      b = "2"
+			    }
+			  }
+			}
+			devices { host_path = "/dev/a" }
+			devices { host_path = "/dev/b" }`,
+		"assignments": `
+			port_map = { http = 80, https = "443" }
+			labels = { a = "1", b = 2 }
+			ulimit = { nofile = "1", nproc = 2 }
+			sysctl = { "net.a" = "1", "net.b" = 2 }
+			logging = { type = "x", config = { a = "1", b = 2 } }
+			mount = [{ type = "bind", target = "/a", source = "a" }, { target = "/b", volume_options = { labels = { a = "1", b = 2 } } }]
+			devices = [{ host_path = "/dev/a" }, { host_path = "/dev/b" }]`,
+		"blocks twice": `
+			port_map { http = 80 }
+			port_map { https = 443 }
+			labels { a = "1" }
+			labels { b = "2" }
+			ulimit { nofile = "1" }
+			ulimit { nproc = "2" }
+			sysctl { "net.a" = "1" }
+			sysctl { "net.b" = "2" }
+			logging {
+			  type = "x"
+			  config { a = "1" }
+			  config { b = "2" }
+			}
+			mount {
+			  type   = "bind"
+			  target = "/a"
+			  source = "a"
+			}
+			mount {
+			  target = "/b"
+			  volume_options {
+			    labels { a = "1" }
+			    labels { b = "2" }
+			  }
+			}
+			devices = [{ host_path = "/dev/a" }, { host_path = "/dev/b" }]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			must.Eq(t, want, parseTask(t, hcl))
+		})
+	}
+	for name, json := range map[string]string{
+		"lists": `"port_map":[{"http":80},{"https":443}],"labels":[{"a":"1"},{"b":"2"}],"ulimit":[{"nofile":"1"},{"nproc":"2"}],
+			"sysctl":[{"net.a":"1"},{"net.b":"2"}],"logging":[{"type":"x","config":[{"a":"1"},{"b":"2"}]}],
+			"mount":[{"type":"bind","target":"/a","source":"a"},{"target":"/b","volume_options":[{"labels":[{"a":"1"},{"b":"2"}]}]}],
+			"devices":[{"host_path":"/dev/a"},{"host_path":"/dev/b"}]`,
+		"objects": `"port_map":[{"http":80,"https":443}],"labels":[{"a":"1","b":"2"}],"ulimit":[{"nofile":"1","nproc":"2"}],
+			"sysctl":[{"net.a":"1","net.b":"2"}],"logging":{"type":"x","config":[{"a":"1","b":"2"}]},
+			"mount":[{"type":"bind","target":"/a","source":"a"},{"target":"/b","volume_options":{"labels":[{"a":"1","b":"2"}]}}],
+			"devices":[{"host_path":"/dev/a"},{"host_path":"/dev/b"}]`,
+	} {
+		t.Run("JSON "+name, func(t *testing.T) {
+			t.Parallel()
+			must.Eq(t, want, parseTaskJSON(t, json))
+		})
+	}
+	for _, empty := range []string{`labels = {}`, `labels {}`, "labels {}\nlabels {}"} {
+		must.MapEmpty(t, parseTask(t, empty).Labels)
+	}
+	must.MapEmpty(t, parseTaskJSON(t, `"labels":[{},{}]`).Labels)
 }
 
 func TestTaskConfigErrors(t *testing.T) {
@@ -50,6 +182,9 @@ func TestTaskConfigErrors(t *testing.T) {
 		{`pids_limit = -7`, `config.pids_limit -7`},
 		{`shm_size = -1`, `config.shm_size -1`},
 		{`oom_score_adj = 99999`, `config.oom_score_adj 99999`},
+		{`ulimit { nofile = "" }`, `config.ulimit nofile = ""`},
+		{`ulimit { nofile = "abc:1234" }`, `config.ulimit nofile = "abc:1234"`},
+		{`ulimit { nofile = "1234:abc" }`, `config.ulimit nofile = "1234:abc"`},
 		{`ulimit { nofile = "many" }`, `config.ulimit nofile = "many"`},
 		{`ulimit { nofile = "2:1" }`, `config.ulimit nofile = "2:1"`},
 		{`ulimit { nonsense = "1" }`, `config.ulimit nonsense = "1"`},

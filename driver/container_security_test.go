@@ -1,0 +1,149 @@
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// What a container may do is Docker's set, less what the client does not allow.
+func TestContainerCapabilities(t *testing.T) {
+	t.Parallel()
+	allDefaults := []string{
+		"audit_write", "chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_bind_service", "net_raw",
+		"setfcap", "setgid", "setpcap", "setuid", "sys_chroot",
+	}
+	for _, c := range []struct {
+		name, hcl, config string
+		add, drop         []string
+		refused           string
+	}{
+		{name: "none asked", add: []string{}, drop: []string{"net_raw"}},
+		{name: "add allowed", hcl: "cap_add = [\"fowner\", \"mknod\"]\ncap_drop = [\"all\"]", add: []string{"fowner", "mknod"}, drop: []string{"all"}},
+		{name: "add forbidden", hcl: `cap_add = ["net_admin"]`, refused: "net_admin"},
+		{name: "add what Docker has and the client has not", hcl: `cap_add = ["net_raw"]`, refused: "net_raw"},
+		{
+			name: "in other spellings", hcl: "cap_add = [\"CAP_FOWNER\", \"Chown\"]\ncap_drop = [\"CAP_KILL\"]",
+			add: []string{"chown", "fowner"}, drop: []string{"kill", "net_raw"},
+		},
+		{name: "drop", hcl: `cap_drop = ["fowner", "mknod", "net_raw"]`, add: []string{}, drop: []string{"fowner", "mknod", "net_raw"}},
+		{name: "few allowed, all dropped", hcl: `cap_drop = ["all"]`, config: `allow_caps = ["fowner", "mknod"]`, add: []string{}, drop: []string{"all"}},
+		{
+			name: "few allowed and added", hcl: "cap_add = [\"fowner\", \"mknod\"]\ncap_drop = [\"all\"]",
+			config: `allow_caps = ["mknod", "fowner"]`, add: []string{"fowner", "mknod"}, drop: []string{"all"},
+		},
+		{
+			name: "few allowed, another added", hcl: `cap_add = ["net_admin", "mknod"]`, config: `allow_caps = ["fowner", "mknod"]`,
+			refused: "net_admin",
+		},
+		{name: "none allowed", config: `allow_caps = []`, add: []string{}, drop: allDefaults},
+		{name: "all allowed", hcl: `cap_add = ["mknod", "net_admin"]`, config: `allow_caps = ["all"]`, add: []string{"mknod", "net_admin"}, drop: []string{}},
+		{name: "all added", hcl: `cap_add = ["all"]`, config: `allow_caps = ["all"]`, add: []string{"all"}, drop: []string{}},
+		{name: "all added, not all allowed", hcl: `cap_add = ["all"]`, refused: "sys_admin"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			spec, _, err := newOrder(t, c.hcl, c.config).build()
+			if c.refused != "" {
+				must.ErrorContains(t, err, c.refused)
+				return
+			}
+			must.NoError(t, err)
+			must.Eq(t, c.add, []string(spec.Host.CapAdd))
+			must.Eq(t, c.drop, []string(spec.Host.CapDrop))
+		})
+	}
+}
+
+// A mode that leaves the container needs a client that runs privileged tasks, or that
+// lists it.
+func TestContainerNamespaces(t *testing.T) {
+	t.Parallel()
+	const privileged = "allow_privileged = true"
+	for _, key := range []string{"ipc", "pid", "uts", "userns"} {
+		allowed := func(globs string) string { return "allowed_modes { " + key + " = [" + globs + "] }" }
+		for _, c := range []struct {
+			mode, config string
+			refused      bool
+		}{
+			{mode: ""},
+			{mode: "host", refused: true},
+			{mode: "host", config: privileged},
+			{mode: "host", config: allowed(`"host"`)},
+			{mode: "host", config: allowed(`"*"`)},
+			{mode: "host", config: allowed(`"container:*"`), refused: true},
+			{mode: "container:x", refused: true},
+			{mode: "container:x", config: privileged},
+			{mode: "container:x", config: allowed(`"container:*"`)},
+			{mode: "container:x", config: allowed(`"container:y*", "container:x"`)},
+			{mode: "container:x", config: allowed(`"container:y*"`), refused: true},
+			{mode: "HOST", refused: true},
+			{mode: " host", refused: true},
+		} {
+			spec, _, err := newOrder(t, key+`_mode = "`+c.mode+`"`, c.config).build()
+			if c.refused {
+				must.ErrorContains(t, err, "config."+key+"_mode", must.Sprint(c))
+				continue
+			}
+			must.NoError(t, err, must.Sprint(c))
+			must.Eq(t, c.mode, map[string]string{
+				"ipc": string(spec.Host.IpcMode), "pid": string(spec.Host.PidMode),
+				"uts": string(spec.Host.UTSMode), "userns": string(spec.Host.UsernsMode),
+			}[key])
+		}
+	}
+	other, _, err := newOrder(t, `pid_mode = "host"`, `allowed_modes { ipc = ["host"] }`).build()
+	must.ErrorContains(t, err, "config.pid_mode", must.Sprint(other))
+	must.Eq(t, "shareable", string(build(t, newOrder(t, `ipc_mode = "shareable"`, ``)).Host.IpcMode))
+}
+
+func TestContainerSecurityOptions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		option, config string
+		want           string // "": refused
+	}{
+		{"no-new-privileges", ``, "no-new-privileges"},
+		{"seccomp=unconfined", ``, "seccomp=unconfined"},
+		{"seccomp:unconfined", ``, "seccomp:unconfined"},
+		{"seccomp=builtin", ``, "seccomp=builtin"},
+		{"apparmor=unconfined", ``, "apparmor=unconfined"},
+		{"label:disable", ``, "label:disable"},
+		{"label=type:svirt_t", ``, "label=type:svirt_t"},
+		{"seccomp=local/good.json", ``, `seccomp={"a":1}`},
+		{"seccomp:local/good.json", ``, `seccomp={"a":1}`},
+		{"seccomp=local/bad.json", ``, ""},
+		{"seccomp=local/none.json", ``, ""},
+		{"seccomp=local/link.json", ``, ""},
+		{"seccomp=local/link.json", `volumes { enabled = true }`, ""},
+		{"seccomp=local", ``, ""},
+		{"seccomp=HOST", ``, ""},
+		{"seccomp:HOST", ``, ""},
+		{"seccomp=HOST", `volumes { enabled = true }`, `seccomp={"h":1}`},
+	} {
+		t.Run(c.option+" "+c.config, func(t *testing.T) {
+			t.Parallel()
+			host := filepath.Join(t.TempDir(), "host.json")
+			must.NoError(t, os.WriteFile(host, []byte(`{"h": 1}`), 0o600))
+			option := c.option
+			if filepath.Base(c.option[len("seccomp="):]) == "HOST" {
+				option = c.option[:len("seccomp=")] + host
+			}
+			o := newOrder(t, `security_opt = ["`+option+`"]`, c.config)
+			local := o.task.TaskDir().LocalDir
+			must.NoError(t, os.WriteFile(filepath.Join(local, "good.json"), []byte("{ \"a\":\n 1 }"), 0o600))
+			must.NoError(t, os.WriteFile(filepath.Join(local, "bad.json"), []byte("root:x:0:0"), 0o600))
+			must.NoError(t, os.Symlink(host, filepath.Join(local, "link.json")))
+			spec, _, err := o.build()
+			if c.want == "" {
+				must.ErrorContains(t, err, "config.security_opt")
+				must.StrNotContains(t, err.Error(), "root:x", must.Sprint("nothing of the file is told"))
+				return
+			}
+			must.NoError(t, err)
+			must.Eq(t, []string{c.want}, spec.Host.SecurityOpt)
+		})
+	}
+}

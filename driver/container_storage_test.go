@@ -1,0 +1,161 @@
+package driver
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+)
+
+// onAndOff runs a case with the host's volumes open to jobs and closed.
+func onAndOff(t *testing.T, name string, run func(t *testing.T, config string, enabled bool)) {
+	t.Helper()
+	for config, enabled := range map[string]bool{`volumes { enabled = true }`: true, `volumes { enabled = false }`: false} {
+		t.Run(name+" "+config, func(t *testing.T) {
+			t.Parallel()
+			run(t, config, enabled)
+		})
+	}
+}
+
+// With the host's volumes closed to jobs, what lies in the allocation is still open.
+func TestContainerVolumePaths(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, hcl string
+		host      bool   // needs the host's volumes
+		want      string // ALLOC is the allocation's directory
+	}{
+		{"name with a plugin", "volumes = [\"test-path:/x\"]\nvolume_driver = \"nfs\"", true, "test-path:/x"},
+		{"name with the local driver", "volumes = [\"test-path:/x\"]\nvolume_driver = \"local\"", true, "test-path:/x"},
+		{"absolute with the local driver", "volumes = [\"/abs/path:/x\"]\nvolume_driver = \"local\"", true, "/abs/path:/x"},
+		{"unclean with the local driver", "volumes = [\"/tmp/nomad/../path:/x\"]\nvolume_driver = \"local\"", true, "/tmp/path:/x"},
+		{"absolute", `volumes = ["/abs/path:/x"]`, true, "/abs/path:/x"},
+		{"absolute with a mode", `volumes = ["/abs/path:/x:rw"]`, true, "/abs/path:/x:rw"},
+		{"relative", `volumes = ["path:/x"]`, false, "ALLOC/app/path:/x"},
+		{"the task's directory", `volumes = [".:/x"]`, false, "ALLOC/app:/x"},
+		{"relative, beside the task", `volumes = ["../path:/x"]`, false, "ALLOC/path:/x"},
+		{"the allocation's directory", `volumes = ["..:/x"]`, false, "ALLOC:/x"},
+		{"relative, out of the allocation", `volumes = ["../../path:/x"]`, true, "ALLOC/../path:/x"},
+		{"beside the allocation by its name", `volumes = ["../../ALLOCBASE2:/x"]`, true, "ALLOC2:/x"},
+		{"modes", `volumes = ["path:/x:ro,Z,rslave"]`, false, "ALLOC/app/path:/x:ro,Z,rslave"},
+	} {
+		onAndOff(t, c.name, func(t *testing.T, config string, enabled bool) {
+			o := newOrder(t, ``, config)
+			alloc := o.task.AllocDir
+			o.job = parseTask(t, strings.ReplaceAll(c.hcl, "ALLOCBASE", filepath.Base(alloc)))
+			spec, _, err := o.build()
+			if c.host && !enabled {
+				must.ErrorContains(t, err, "volumes are not enabled")
+				return
+			}
+			must.NoError(t, err)
+			want := strings.Replace(c.want, "ALLOC/..", filepath.Dir(alloc), 1)
+			must.SliceContains(t, spec.Host.Binds, strings.Replace(want, "ALLOC", alloc, 1))
+		})
+	}
+}
+
+func TestContainerMountBlocks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		host bool // needs the host's volumes
+		in   Mount
+		want mount.Mount
+	}{
+		{
+			"volume", true, Mount{Type: "volume", Target: "/x", Source: "test", ReadOnly: true},
+			mount.Mount{Type: "volume", Target: "/x", Source: "test", ReadOnly: true, VolumeOptions: &mount.VolumeOptions{}},
+		},
+		{
+			"bind", false, Mount{Type: "bind", Target: "/x", Source: "test"},
+			mount.Mount{Type: "bind", Target: "/x", Source: "ALLOC/app/test"},
+		},
+		{
+			"absolute bind", true, Mount{Type: "bind", Target: "/x", Source: "/tmp/test"},
+			mount.Mount{Type: "bind", Target: "/x", Source: "/tmp/test"},
+		},
+		{
+			"bind out of the allocation", true, Mount{Type: "bind", Target: "/x", Source: "../../test"},
+			mount.Mount{Type: "bind", Target: "/x", Source: "ALLOC/../test"},
+		},
+		{
+			"tmpfs", false, Mount{Type: "tmpfs", Target: "/x", TmpfsOptions: TmpfsOptions{SizeBytes: 321, Mode: 0o666}},
+			mount.Mount{Type: "tmpfs", Target: "/x", TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 321, Mode: 0o666}},
+		},
+	} {
+		onAndOff(t, c.name, func(t *testing.T, config string, enabled bool) {
+			o := newOrder(t, ``, config)
+			o.job.Mount = []Mount{c.in}
+			spec, _, err := o.build()
+			if c.host && !enabled {
+				must.ErrorContains(t, err, "volumes are not enabled")
+				return
+			}
+			must.NoError(t, err)
+			want := c.want
+			want.Source = filepath.Clean(strings.Replace(want.Source, "ALLOC", o.task.AllocDir, 1))
+			if c.want.Source == "" {
+				want.Source = ""
+			}
+			must.Eq(t, []mount.Mount{want}, spec.Host.Mounts)
+		})
+	}
+}
+
+// What Nomad and device plugins add comes after the job's own.
+func TestContainerMountsAndDevicesOfNomad(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, `
+		devices = [{ host_path = "/dev/null", container_path = "/dev/n" }]
+		mount {
+		  type   = "bind"
+		  source = "local"
+		  target = "/own"
+		}`, ``)
+	o.task.Devices = []*drivers.DeviceConfig{{HostPath: "/dev/fuse", TaskPath: "/dev/f", Permissions: "rw"}}
+	o.task.Mounts = []*drivers.MountConfig{{HostPath: "/none", TaskPath: "/none", Readonly: true}}
+	for _, mode := range []string{"private", "host-to-task", "bidirectional"} {
+		o.task.Mounts = append(o.task.Mounts, &drivers.MountConfig{HostPath: "/" + mode, TaskPath: "/" + mode, PropagationMode: mode})
+	}
+	host := build(t, o).Host
+	must.Eq(t, []container.DeviceMapping{
+		{PathOnHost: "/dev/null", PathInContainer: "/dev/n", CgroupPermissions: "rwm"},
+		{PathOnHost: "/dev/fuse", PathInContainer: "/dev/f", CgroupPermissions: "rw"},
+	}, host.Devices)
+	propagated := func(p mount.Propagation) *mount.BindOptions { return &mount.BindOptions{Propagation: p} }
+	must.Eq(t, []mount.Mount{
+		{Type: "bind", Source: o.task.TaskDir().LocalDir, Target: "/own"},
+		{Type: "bind", Source: "/none", Target: "/none", ReadOnly: true, BindOptions: propagated("rprivate")},
+		{Type: "bind", Source: "/private", Target: "/private", BindOptions: propagated("rprivate")},
+		{Type: "bind", Source: "/host-to-task", Target: "/host-to-task", BindOptions: propagated("rslave")},
+		{Type: "bind", Source: "/bidirectional", Target: "/bidirectional", BindOptions: propagated("rshared")},
+	}, host.Mounts)
+}
+
+func TestDevicePermissions(t *testing.T) {
+	t.Parallel()
+	for permissions, ok := range map[string]bool{
+		"": true, "r": true, "rw": true, "rwm": true, "mr": true, "mrw": true, "q": false, "asdf": false, "rq": false,
+	} {
+		_, err := Device{HostPath: "/dev/null", CgroupPermissions: permissions}.mappings(hostDevices{root: "/"})
+		must.Eq(t, ok, err == nil, must.Sprint(permissions))
+	}
+	_, err := Device{}.mappings(hostDevices{root: "/"})
+	must.ErrorContains(t, err, "host_path must name")
+}
+
+// Logs lie read-only over the shared directory, unless the operator wants otherwise.
+func TestContainerLogsDirectory(t *testing.T) {
+	t.Parallel()
+	logs := func(o *order) string { return o.task.AllocDir + "/alloc/logs:/alloc/logs:ro" }
+	o := newOrder(t, ``, ``)
+	must.SliceContains(t, build(t, o).Host.Binds, logs(o))
+	o = newOrder(t, ``, `allow_writable_logs = true`)
+	must.SliceNotContains(t, build(t, o).Host.Binds, logs(o))
+}
