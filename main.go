@@ -3,8 +3,8 @@
 // One program has several roles, and its name decides which: in Nomad's
 // plugin_dir it stands as nomad-device-gpu-mem and as nomad-driver-gpu-docker,
 // since a process can serve one type of plugin only; under any other name it is
-// the command line. The driver also starts it by itself, once a task, to hold
-// log pipes open. Where to look next:
+// the command line. The driver also starts it by itself, to hold log pipes open.
+// Where to look next:
 //
 //   - role.go: the choice of the role; args.go: what an agent may say to the driver
 //   - wiring.go: the one place where the parts are put together

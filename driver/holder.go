@@ -3,62 +3,160 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// HolderName is the name of the processes that hold log pipes open. A program that
+// HolderName is the name of the process that holds log pipes open. A program that
 // serves this plugin must call Hold when it is started under that name.
 const HolderName = "nomad-gpu-mem-log-pipes"
 
-// holder is a process that holds the writing ends of one task's log pipes open.
+// holder is the plugin's side of a process that holds the writing ends of all tasks'
+// log pipes open.
 //
 // Nomad's log collector reads a pipe until its last writer is gone, and takes that
 // for the end of the task: whatever is written later stays in the pipe unread. If
-// this process were the only writer, a task's log would end with it. The holder
-// does nothing and needs nothing, so it outlives plugin and agent; it ends when the
-// collector does, or when the task has no more to say.
-//
-// Its lock file, in the task's directory and not mounted into the container, tells
-// whether a holder is there and which process it is.
-type holder struct{ dir string }
+// this process were the only writer, a task's log would end with it. The process
+// that holds them does nothing else and needs nothing, so it outlives plugin and
+// agent; it ends when it holds no more.
+type holder struct {
+	socket string     // where it listens
+	mu     sync.Mutex // one starts it
+}
 
-const holderFile = ".gpu-docker-pipes"
+const (
+	holderSocket  = "log-pipes.sock" // in state_dir
+	holderNetwork = "unixpacket"     // keeps messages apart
 
-// start sees to it that a holder has the pipes. One that an earlier process of the
-// plugin started is as good as a new one. Files that are no pipes are left out: they
-// have no reader whose end could be seen.
-func (h holder) start(files ...*os.File) error {
-	lock, err := h.lock()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	// holderTime is what an answer may take; the process may have to start first.
+	holderTime = 10 * time.Second
+)
+
+// A message is one of these and the task; an answer is one byte.
+const (
+	holdMessage    = "+"
+	releaseMessage = "-"
+)
+
+func newHolder(stateDir string) *holder {
+	return &holder{socket: filepath.Join(stateDir, holderSocket)}
+}
+
+// hold sees to it that a task's pipes are held, in the place of those that are held
+// for it already. Files that are no pipes are left out: they have no reader whose end
+// could be seen.
+func (h *holder) hold(task string, files ...*os.File) error {
+	pipes := pipesOf(files)
+	if len(pipes) == 0 {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("cannot hold the task's log pipes: %w", err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tell(holdMessage+task, pipes) == nil {
+		return nil
 	}
-	defer lock.Close() // the holder has inherited it, and the lock with it
-	pipes := pipesOf(files)
+	// There is none, or it was just about to end.
+	conn, err := h.start()
+	if err != nil {
+		return fmt.Errorf("cannot start the process that holds log pipes: %w", err)
+	}
+	return send(conn, holdMessage+task, pipes)
+}
+
+// release lets go of a task's pipes.
+func (h *holder) release(task string) error {
+	err := h.tell(releaseMessage+task, nil)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil // there is none, so nothing is held
+	}
+	return err
+}
+
+func (h *holder) tell(message string, pipes []*os.File) error {
+	conn, err := net.DialUnix(holderNetwork, nil, h.address())
+	if err != nil {
+		return err
+	}
+	return send(conn, message, pipes)
+}
+
+// start starts the process and returns a connection to it, which it finds waiting: it
+// would end if there was none.
+func (h *holder) start() (*net.UnixConn, error) {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(h.socket), 0o700), os.RemoveAll(h.socket)); err != nil {
+		return nil, err
+	}
+	listener, err := net.ListenUnix(holderNetwork, h.address())
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close() // the process has inherited it
+	listener.SetUnlinkOnClose(false)
+	file, err := listener.File()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	conn, err := net.DialUnix(holderNetwork, nil, h.address())
+	if err != nil {
+		return nil, err
+	}
 	cmd := &exec.Cmd{
 		Path:        "/proc/self/exe", // also after the file was replaced by an upgrade
-		Args:        []string{HolderName, strconv.Itoa(len(pipes))},
+		Args:        []string{HolderName, h.socket},
 		Env:         []string{},
 		Dir:         "/",
-		ExtraFiles:  append([]*os.File{lock}, pipes...),
+		ExtraFiles:  []*os.File{file},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("cannot start the process that holds the task's log pipes: %w", err)
+		return nil, errors.Join(err, conn.Close())
 	}
-	go func() { _ = cmd.Wait() }() // ends with the holder, which may be after this process
-	_, err = lock.WriteAt([]byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0)
+	go func() { _ = cmd.Wait() }() // ends with the process, which may be after this one
+	return conn, nil
+}
+
+func (h *holder) address() *net.UnixAddr {
+	return &net.UnixAddr{Name: h.socket, Net: holderNetwork}
+}
+
+// send sends a message with files, waits until it is answered, and closes conn.
+func send(conn *net.UnixConn, message string, files []*os.File) error {
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(holderTime)); err != nil {
+		return err
+	}
+	numbers, err := descriptors(files)
+	if err != nil {
+		return err
+	}
+	if _, _, err := conn.WriteMsgUnix([]byte(message), unix.UnixRights(numbers...), nil); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
 	return err
+}
+
+// descriptors returns the files' numbers and leaves the files in the mode they are in.
+func descriptors(files []*os.File) (numbers []int, err error) {
+	for _, file := range files {
+		raw, err := file.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { numbers = append(numbers, int(fd)) })
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
 }
 
 func pipesOf(files []*os.File) []*os.File {
@@ -67,78 +165,3 @@ func pipesOf(files []*os.File) []*os.File {
 		return err != nil || info.Mode()&os.ModeNamedPipe == 0
 	})
 }
-
-// stop ends the holder, if there is one.
-func (h holder) stop() error {
-	lock, err := h.lock()
-	if err == nil {
-		return lock.Close()
-	}
-	if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return err
-	}
-	// It is locked, so the process that the file names is alive and the holder.
-	root, err := os.OpenRoot(h.dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	text, err := root.ReadFile(holderFile)
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || pid <= 1 {
-		return fmt.Errorf("%s names no process", filepath.Join(h.dir, holderFile))
-	}
-	return syscall.Kill(pid, syscall.SIGTERM)
-}
-
-// lock opens the lock file and locks it, empty. EWOULDBLOCK means that a holder has
-// it.
-func (h holder) lock() (*os.File, error) {
-	root, err := os.OpenRoot(h.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	file, err := root.OpenFile(holderFile, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if err := file.Truncate(0); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
-}
-
-// Hold is the life of a holder: it waits until the readers of all inherited pipes
-// are gone. Its argument is how many there are.
-func Hold(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s is started by the task driver only", HolderName)
-	}
-	count, err := strconv.Atoi(args[0])
-	if err != nil {
-		return fmt.Errorf("number of pipes: %w", err)
-	}
-	pipes := make([]unix.PollFd, count)
-	for i := range pipes {
-		pipes[i].Fd = int32(firstPipe + i)
-	}
-	for len(pipes) > 0 {
-		if _, err := unix.Poll(pipes, -1); err != nil && !errors.Is(err, syscall.EINTR) {
-			return fmt.Errorf("waiting for the readers of log pipes: %w", err)
-		}
-		pipes = slices.DeleteFunc(pipes, func(pipe unix.PollFd) bool {
-			return pipe.Revents&(unix.POLLERR|unix.POLLNVAL) != 0
-		})
-	}
-	return nil
-}
-
-// firstPipe is the first inherited pipe: standard streams and the lock come first.
-const firstPipe = 4

@@ -38,7 +38,7 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		engine:     s.engine,
 		checkpoint: saved,
 		position:   position,
-		holder:     holder{dir},
+		holder:     s.holder,
 		stdout:     &fifo{path: h.task.StdoutPath},
 		stderr:     &fifo{path: h.task.StderrPath},
 	}
@@ -60,7 +60,7 @@ type logCopier struct {
 	engine         Containers
 	checkpoint     *checkpoint        // nil if there is no place for it
 	position       docker.LogPosition // what the pipes have taken
-	holder         holder
+	holder         *holder
 	stdout, stderr *fifo
 }
 
@@ -75,7 +75,7 @@ func (c *logCopier) run(ctx context.Context) {
 		}
 	}
 	if ctx.Err() == nil {
-		c.endHolder()
+		c.releasePipes()
 	}
 }
 
@@ -86,7 +86,7 @@ func (c *logCopier) openPipes(ctx context.Context) bool {
 			return false
 		}
 	}
-	if err := c.holder.start(c.stdout.file, c.stderr.file); err != nil {
+	if err := c.holder.hold(c.handle.task.ID, c.stdout.file, c.stderr.file); err != nil {
 		c.plugin.logger.Warn("a task's log would end with this plugin", "task_id", c.handle.task.ID, "error", err)
 	}
 	return true
@@ -97,9 +97,9 @@ func (c *logCopier) closePipes() {
 	c.stderr.close()
 }
 
-func (c *logCopier) endHolder() {
-	if err := c.holder.stop(); err != nil {
-		c.plugin.logger.Debug("the process that holds a task's log pipes was not ended; it ends with Nomad's log collector",
+func (c *logCopier) releasePipes() {
+	if err := c.holder.release(c.handle.task.ID); err != nil {
+		c.plugin.logger.Debug("a task's log pipes are still held; that ends with Nomad's log collector",
 			"task_id", c.handle.task.ID, "error", err)
 	}
 }

@@ -159,44 +159,6 @@ func TestFifoWritesMoreThanAPipeHolds(t *testing.T) {
 	eventually(t, func() bool { return len(c.got()) == 1<<20 })
 }
 
-// A holder keeps a pipe from ending. There is one a task, and it ends when it is
-// told to or when nobody reads any more.
-func TestHolder(t *testing.T) {
-	t.Parallel()
-	path := mkfifo(t)
-	logs := collect(t, path)
-	h := holder{t.TempDir()}
-	write := func(text string) {
-		f := &fifo{path: path}
-		eventually(t, func() bool { return f.open() == nil })
-		defer f.close()
-		must.NoError(t, h.start(f.file))
-		must.NoError(t, f.write(t.Context(), []byte(text)))
-	}
-	write("one\n")
-	write("two\n")
-	eventually(t, func() bool { return logs.got() == "one\ntwo\n" })
-
-	must.NoError(t, h.stop())
-	must.NoError(t, h.stop(), must.Sprint("there is none any more, or it is about to go"))
-	eventually(t, h.free)
-	logs.end()
-	logs = collect(t, path)
-	write("three\n")
-	eventually(t, func() bool { return logs.got() == "three\n" })
-	logs.end()
-	eventually(t, h.free)
-}
-
-// free reports whether no holder is there.
-func (h holder) free() bool {
-	lock, err := h.lock()
-	if err != nil {
-		return false
-	}
-	return lock.Close() == nil
-}
-
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -48,6 +48,7 @@ type services struct {
 	keeper    *keeper
 	images    *images
 	sandboxes *sandboxes
+	holder    *holder
 	hosts     hostsFiles
 }
 
@@ -139,7 +140,7 @@ func (p *Plugin) serve(s settings) error {
 		table:          table,
 		since:          time.Now(),
 		keepContainers: !s.GC.Container,
-	}, images: newImages(p.logger, s, engine), sandboxes: newSandboxes()}
+	}, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), holder: newHolder(s.StateDir)}
 	services.images.resume(time.Now().Add(max(s.imageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.spawn(func() { p.sweepLoop(services) })

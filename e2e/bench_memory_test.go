@@ -7,14 +7,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
-	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/driver"
 )
@@ -35,7 +34,7 @@ func (m memory) less(o memory) memory {
 	return memory{m.agent - o.agent, m.plugin - o.plugin, m.helpers - o.helpers}
 }
 
-// What agent, driver and their helpers per task occupy more than without any task.
+// What agent, driver and the helpers for their tasks occupy more than without any task.
 // Nomad's log collectors are left out: either driver has one a task.
 func TestBench_memory(t *testing.T) {
 	containers := rounds(100, 10)
@@ -83,29 +82,21 @@ func (c *cluster) memory(t *testing.T) memory {
 	for _, pid := range c.processes(t, driverPlugin) {
 		m.plugin += pss(pid)
 	}
-	files, err := filepath.Glob("/proc/[0-9]*")
-	must.NoError(t, err)
-	for _, file := range files {
-		if pid, _ := strconv.Atoi(filepath.Base(file)); c.isHelper(pid) {
-			m.helpers += pss(pid)
-		}
+	for _, pid := range append(c.processes(t, driver.HolderName), c.dockerLoggers(t)...) {
+		m.helpers += pss(pid)
 	}
 	return m
 }
 
-// isHelper reports whether the process is one that a driver keeps for a task of this
-// cluster: it has a file of the cluster open, or bears its mark.
-func (c *cluster) isHelper(pid int) bool {
-	words := commandLine(pid)
-	if filepath.Base(words[0]) == driver.HolderName {
-		file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", pid))
-		return strings.HasPrefix(file, c.run)
-	}
-	if len(words) > 1 && words[1] == "docker_logger" {
+// dockerLoggers returns the processes that Nomad's own driver keeps for the logs of
+// this cluster's tasks. Only the mark that all its processes inherit tells them from
+// those of another cluster.
+func (c *cluster) dockerLoggers(t *testing.T) []int {
+	t.Helper()
+	return slices.DeleteFunc(pidsNaming(t, "docker_logger"), func(pid int) bool {
 		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		return bytes.Contains(environ, []byte("GPU_MEM_DAEMON_OF="+c.run+"\x00"))
-	}
-	return false
+		return !bytes.Contains(environ, []byte("GPU_MEM_DAEMON_OF="+c.run+"\x00"))
+	})
 }
 
 // pss returns what a process occupies, in KiB; 0 if it has ended.
