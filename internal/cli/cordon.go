@@ -77,27 +77,13 @@ func sayCordoned(out io.Writer, gpu allocator.GPU) {
 // with both.
 func (a App) onGPU(ctx context.Context, flags *tableFlags, name string,
 	do func(context.Context, *allocator.Table, allocator.GPU) error) error {
-	config, err := flags.resolve()
-	if err != nil {
-		return err
-	}
-	if err := exists(config); err != nil {
-		return flags.explainChange(err)
-	}
-	table, err := a.OpenTable(config)
-	if err != nil {
-		return flags.explainChange(err)
-	}
-	defer table.Close()
-	snapshot, err := table.Snapshot(ctx)
-	if err != nil {
-		return flags.explainChange(err)
-	}
-	gpu, err := named(snapshot.GPUs, name)
-	if err != nil {
-		return err
-	}
-	return do(ctx, table, gpu)
+	return a.changeTable(ctx, flags, func(table *allocator.Table, snapshot *allocator.Snapshot) error {
+		gpu, err := named(snapshot.GPUs, name)
+		if err != nil {
+			return err
+		}
+		return do(ctx, table, gpu)
+	})
 }
 
 // named finds the only GPU whose UUID is or starts with the name.

@@ -100,18 +100,10 @@ func (d *doctorCommand) run(ctx context.Context) error {
 	if d.yes && !d.fix {
 		return usageError{errors.New("--yes answers what --fix would ask: give both, or neither")}
 	}
-	config, err := d.table.resolve()
-	if err != nil {
-		return err
-	}
-	if err := exists(config); err != nil {
-		return d.table.explain(err)
-	}
-	table, err := d.app.OpenTable(config)
-	if err != nil {
-		return d.table.explain(err)
-	}
-	defer table.Close()
+	return d.app.withTable(d.table, func(table *allocator.Table) error { return d.examine(ctx, table) })
+}
+
+func (d *doctorCommand) examine(ctx context.Context, table *allocator.Table) error {
 	evidence, report, err := d.collect(ctx, table)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 
 	"github.com/hashicorp/nomad/api"
@@ -20,8 +21,7 @@ const planExample = `  nomad-gpu-mem plan job.nomad.hcl
   nomad-gpu-mem plan --policy spread --var model=llama job.nomad.hcl`
 
 func (a App) newPlan(table *tableFlags) *cobra.Command {
-	flags, file := newPlannerFlags(table), &jobFlags{getenv: a.Getenv}
-	var asJSON bool
+	on := newJobCommand(a, table)
 	cmd := &cobra.Command{
 		Use:     "plan JOB",
 		Short:   "Show where a job's tasks would go",
@@ -29,20 +29,12 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 		Example: planExample,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options, err := flags.options()
-			if err != nil {
-				return err
-			}
-			return a.withSite(flags, func(client *api.Client, site *live.Site) error {
-				job, err := file.read(cmd.Context(), client, args[0], cmd.InOrStdin())
+			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *api.Job, options planner.Options) error {
+				plan, err := site.Plan(ctx, job, options)
 				if err != nil {
 					return err
 				}
-				plan, err := site.Plan(cmd.Context(), job, options)
-				if err != nil {
-					return err
-				}
-				if asJSON {
+				if on.asJSON {
 					err = writeJSON(cmd.OutOrStdout(), plan)
 				} else {
 					err = writePlan(cmd.OutOrStdout(), plan)
@@ -51,9 +43,7 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 			})
 		},
 	}
-	flags.register(cmd.Flags())
-	file.register(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/planner.md)")
+	on.register(cmd.Flags())
 	return cmd
 }
 

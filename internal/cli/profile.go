@@ -175,23 +175,6 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 	return cmd
 }
 
-// withTable opens the table that the flags name, for one command.
-func (a App) withTable(flags *tableFlags, do func(*allocator.Table) error) error {
-	config, err := flags.resolve()
-	if err != nil {
-		return err
-	}
-	if err := exists(config); err != nil {
-		return flags.explain(err)
-	}
-	table, err := a.OpenTable(config)
-	if err != nil {
-		return flags.explain(err)
-	}
-	defer table.Close()
-	return do(table)
-}
-
 // explainProfile explains the error of a call that names a profile.
 func explainProfile(err error, explain func(error) error) error {
 	switch {

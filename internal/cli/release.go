@@ -31,29 +31,16 @@ func (a App) newRelease(table *tableFlags) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.release(cmd.Context(), table, args[0])
+			return a.changeTable(cmd.Context(), table, func(t *allocator.Table, snapshot *allocator.Snapshot) error {
+				return release(cmd.Context(), table, t, snapshot, args[0])
+			})
 		},
 	}
 }
 
-func (a App) release(ctx context.Context, flags *tableFlags, id string) error {
-	config, err := flags.resolve()
+func release(ctx context.Context, flags *tableFlags, table *allocator.Table, snapshot *allocator.Snapshot, id string) error {
+	id, err := fullID(snapshot, id)
 	if err != nil {
-		return err
-	}
-	if err := exists(config); err != nil {
-		return flags.explainChange(err)
-	}
-	table, err := a.OpenTable(config)
-	if err != nil {
-		return flags.explainChange(err)
-	}
-	defer table.Close()
-	snapshot, err := table.Snapshot(ctx)
-	if err != nil {
-		return flags.explainChange(err)
-	}
-	if id, err = fullID(snapshot, id); err != nil {
 		return err
 	}
 	found, failed := false, error(nil)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,7 @@ const runExample = `  nomad-gpu-mem run job.nomad.hcl
   nomad-gpu-mem run --pin hard --var replicas=4 job.nomad.hcl`
 
 func (a App) newRun(table *tableFlags) *cobra.Command {
-	flags, file := newPlannerFlags(table), &jobFlags{getenv: a.Getenv}
-	var asJSON bool
+	on := newJobCommand(a, table)
 	cmd := &cobra.Command{
 		Use:     "run JOB",
 		Short:   "Plan a job and submit it",
@@ -35,20 +35,12 @@ func (a App) newRun(table *tableFlags) *cobra.Command {
 		Example: runExample,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options, err := flags.options()
-			if err != nil {
-				return err
-			}
-			return a.withSite(flags, func(client *api.Client, site *live.Site) error {
-				job, err := file.read(cmd.Context(), client, args[0], cmd.InOrStdin())
+			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *api.Job, options planner.Options) error {
+				report, err := site.Run(ctx, job, options)
 				if err != nil {
 					return err
 				}
-				report, err := site.Run(cmd.Context(), job, options)
-				if err != nil {
-					return err
-				}
-				if asJSON {
+				if on.asJSON {
 					err = writeJSON(cmd.OutOrStdout(), report)
 				} else {
 					err = errors.Join(writePlan(cmd.OutOrStdout(), report.Plan), writeReport(cmd.OutOrStdout(), report))
@@ -57,9 +49,7 @@ func (a App) newRun(table *tableFlags) *cobra.Command {
 			})
 		},
 	}
-	flags.register(cmd.Flags())
-	file.register(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/planner.md)")
+	on.register(cmd.Flags())
 	return cmd
 }
 

@@ -57,18 +57,10 @@ func (a App) newStatus(table *tableFlags) *cobra.Command {
 }
 
 func (s *statusCommand) run(ctx context.Context) error {
-	config, err := s.table.resolve()
-	if err != nil {
-		return err
-	}
-	if err := exists(config); err != nil {
-		return s.table.explain(err)
-	}
-	table, err := s.app.OpenTable(config)
-	if err != nil {
-		return s.table.explain(err)
-	}
-	defer table.Close()
+	return s.app.withTable(s.table, func(table *allocator.Table) error { return s.show(ctx, table) })
+}
+
+func (s *statusCommand) show(ctx context.Context, table *allocator.Table) error {
 	snapshot, err := table.Snapshot(ctx)
 	if err != nil {
 		return s.table.explain(err)

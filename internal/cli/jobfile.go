@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/planner/live"
+)
+
+// jobCommand is what plan and run have in common: they read a job and plan it.
+type jobCommand struct {
+	app    App
+	flags  *plannerFlags
+	file   *jobFlags
+	asJSON bool
+}
+
+func newJobCommand(a App, table *tableFlags) *jobCommand {
+	return &jobCommand{app: a, flags: newPlannerFlags(table), file: &jobFlags{getenv: a.Getenv}}
+}
+
+func (c *jobCommand) register(flags *pflag.FlagSet) {
+	c.flags.register(flags)
+	c.file.register(flags)
+	flags.BoolVar(&c.asJSON, "json", false, "print JSON (docs/planner.md)")
+}
+
+// job reads the job of a file, and does something with it and its cluster.
+func (c *jobCommand) job(cmd *cobra.Command, path string,
+	do func(context.Context, *live.Site, *api.Job, planner.Options) error) error {
+	options, err := c.flags.options()
+	if err != nil {
+		return err
+	}
+	return c.app.withSite(c.flags, func(client *api.Client, site *live.Site) error {
+		job, err := c.file.read(cmd.Context(), client, path, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), site, job, options)
+	})
+}
+
+// jobFlags are the options that say what a job file is.
+type jobFlags struct {
+	getenv   func(string) string
+	vars     []string
+	varFiles []string
+}
+
+func (f *jobFlags) register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.vars, "var", nil, "a variable of the job file, as `name=value`; repeat it for more")
+	flags.StringArrayVar(&f.varFiles, "var-file", nil, "`file` with variables of the job file; repeat it for more")
+}
+
+// read returns the job of a file, of standard input if that is "-". HCL is read
+// by Nomad, which knows its own version of it.
+func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, stdin io.Reader) (*api.Job, error) {
+	text, err := readFile(path, stdin)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var job *api.Job
+	if json.Valid(text) {
+		job, err = jsonJob(text)
+	} else {
+		job, err = f.parse(ctx, client, path, string(text))
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.complete(job)
+	return job, nil
+}
+
+func (f *jobFlags) parse(ctx context.Context, client *api.Client, path, hcl string) (*api.Job, error) {
+	variables, err := f.variables()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var job api.Job
+	request := &api.JobsParseRequest{JobHCL: hcl, Variables: variables}
+	w := (&api.WriteOptions{}).WithContext(ctx)
+	if _, err := client.Raw().Write("/v1/jobs/parse", request, &job, w); err != nil {
+		return nil, fmt.Errorf("Nomad at %s cannot read %s: %w", client.Address(), path, err)
+	}
+	if job.ID == nil {
+		job.ID = job.Name
+	}
+	return &job, nil
+}
+
+// complete adds what `nomad job run` takes from the environment.
+func (f *jobFlags) complete(job *api.Job) {
+	for _, from := range []struct {
+		name string
+		to   **string
+	}{{"NOMAD_NAMESPACE", &job.Namespace}, {"CONSUL_HTTP_TOKEN", &job.ConsulToken}, {"VAULT_TOKEN", &job.VaultToken}} {
+		if value := f.getenv(from.name); value != "" && *from.to == nil {
+			*from.to = &value
+		}
+	}
+}
+
+func readFile(path string, stdin io.Reader) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(path)
+}
+
+// jsonJob reads a job as `nomad job inspect` or `nomad job run -output` write it.
+func jsonJob(text []byte) (*api.Job, error) {
+	var wrapped struct{ Job json.RawMessage }
+	if err := json.Unmarshal(text, &wrapped); err == nil && len(wrapped.Job) > 0 {
+		text = wrapped.Job
+	}
+	var job api.Job
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&job); err != nil || job.ID == nil {
+		return nil, usageError{fmt.Errorf("want a job with an ID, as `nomad job inspect` prints it: %w", err)}
+	}
+	return &job, nil
+}
+
+// variables are those of the flags, as a file of variables has them. Values are
+// strings unless they are lists or objects: HCL makes numbers of strings where
+// the variable is one.
+func (f *jobFlags) variables() (string, error) {
+	var all strings.Builder
+	for _, path := range f.varFiles {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		all.Write(append(text, '\n'))
+	}
+	for _, v := range f.vars {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return "", fmt.Errorf("--var %q is not of the form name=value", v)
+		}
+		if !strings.HasPrefix(value, "[") && !strings.HasPrefix(value, "{") {
+			value = quoteHCL(value)
+		}
+		fmt.Fprintf(&all, "%s = %s\n", name, value)
+	}
+	return all.String(), nil
+}
+
+// quoteHCL writes a string that stands for itself.
+func quoteHCL(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "${", "$${", "%{", "%%{").Replace(s) + `"`
+}
+
+// oneJob wants the file of one job.
+func oneJob(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] != "" {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s takes one job file, or - for standard input; have %q", cmd.CommandPath(), args)}
+}
