@@ -136,8 +136,23 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	w.engine.put("ended", "nobody", "exited")
 	w.engine.put("committed", "nobody", "running")
 	w.engine.change(func() { w.engine.containers["committed"].Mounts = nil }) // runs an image that was made of a task
+	w.engine.change(func() {
+		w.engine.containers["foreign"] = &fakeContainer{Container: docker.Container{
+			ID: "foreign", Name: "web-" + allocID, Status: "running", Running: true, Labels: map[string]string{"com.hashicorp.nomad.alloc_id": allocID},
+			Mounts: map[string]string{"/alloc": "/a", "/local": "/l", "/secrets": "/s"},
+		}}
+	}) // Nomad's own driver's
+	young := time.Now()
+	w.engine.put("young", "nobody", "running")
+	w.engine.change(func() { w.engine.containers["young"].CreatedAt = young })
+	d.plugin.removeAllDangling(t.Context(), s, young.Add(time.Minute)) // creation_grace is five
+	must.Eq(t, []string{"c1", "committed", "ended", "foreign", "young"}, w.engine.ids())
+
 	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
-	must.Eq(t, []string{"c1", "committed", "ended"}, w.engine.ids())
+	must.Eq(t, []string{"c1", "committed", "ended", "foreign"}, w.engine.ids())
+	w.engine.change(func() { w.engine.containers["ended"].Running = true }) // brought back to life by someone
+	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	must.Eq(t, []string{"c1", "committed", "foreign"}, w.engine.ids())
 }
 
 // What is run of an image that was committed from a task has its labels, and is
@@ -188,4 +203,15 @@ func TestContainerThatOutlivesItsEndIsStuck(t *testing.T) {
 	w.engine.fail("Remove", nil)
 	w.nothingLeft()
 	must.SliceEmpty(t, w.stuck())
+}
+
+func TestDanglingContainersAreOnlyTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = "gc {\n dangling_containers {\n dry_run = true\n }\n}"
+	s, err := w.boot().plugin.serving()
+	must.NoError(t, err)
+	w.engine.put("stray", "nobody", "running")
+	(&Plugin{logger: quiet()}).removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	must.Eq(t, []string{"stray"}, w.engine.ids())
 }

@@ -28,7 +28,7 @@ func (p *Plugin) danglingLoop(s *services) {
 }
 
 func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(settleTimeout, s.settings.danglingEvery)) // there may be many
 	defer cancel()
 	containers, err := s.engine.List(ctx, map[string]string{labelAttempt: ""})
 	if err != nil {

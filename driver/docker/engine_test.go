@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
@@ -78,7 +80,7 @@ func awaitLine(t *testing.T, c *Client, id, line string) {
 	t.Helper()
 	seen := fmt.Errorf("seen")
 	look := func(_ LogMark, data []byte) error {
-		if string(data) == line+"\n" {
+		if slices.Contains(strings.Split(string(data), "\n"), line) { // lines that came together are one piece
 			return seen
 		}
 		return nil

@@ -66,7 +66,7 @@ func TestEnsureImageLoads(t *testing.T) {
 		_, _ = io.WriteString(w, `{"stream":"Loaded image"}`)
 	})}
 	c := daemon.start(t, Config{})
-	req := PullRequest{Ref: "team/app", Load: func() (io.ReadCloser, error) {
+	req := PullRequest{Ref: "team/app", Force: true, Load: func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("team/app:latest")), nil
 	}}
 	_, err := c.EnsureImage(t.Context(), req)
@@ -100,6 +100,37 @@ func TestPullFailsInItsMessages(t *testing.T) {
 	must.True(t, Recoverable(err))
 	must.ErrorContains(t, err, "docker.io/library/redis:7")
 	must.ErrorContains(t, err, "toomanyrequests")
+}
+
+// A pull that fails before its first message does so with a status, and a daemon that goes down breaks off. Neither may
+// leave anybody waiting.
+func TestPullFailsOtherwise(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		want   error
+		words  string
+	}{
+		"rate limit": {answer(http.StatusTooManyRequests, `{"message":"toomanyrequests: You have reached your pull rate limit."}`), ErrImage, "toomanyrequests"},
+		"no registry": {answer(http.StatusInternalServerError, `{"message":"Get https://r.example/v2/: dial tcp: no such host"}`),
+			ErrImage, "no such host"},
+		"not found": {answer(http.StatusNotFound, `{"message":"pull access denied for redis, repository does not exist"}`), ErrImage, "does not exist"},
+		"broken off": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, `{"status":"Downloading","progressDetail":{"current":1,"total":4},"id":"a"}`+"\n")
+			w.(http.Flusher).Flush()
+			dropped(w, r)
+		}, ErrUnavailable, "redis:7"},
+		"nonsense": {answer(http.StatusOK, `<html>proxy</html>`), ErrImage, "redis:7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			daemon := &fakeDaemon{handler: map[string]http.Handler{"POST /images/create": tc.answer}}
+			_, err := daemon.start(t, Config{}).EnsureImage(t.Context(), PullRequest{Ref: "redis:7"})
+			must.ErrorIs(t, err, tc.want)
+			must.ErrorContains(t, err, tc.words)
+			must.True(t, Recoverable(err))
+		})
+	}
 }
 
 func TestPullTimeouts(t *testing.T) {
@@ -277,6 +308,31 @@ func TestDaemonAway(t *testing.T) {
 	must.ErrorIs(t, err, ErrUnavailable)
 	must.ErrorIs(t, c.Start(t.Context(), "x"), ErrUnavailable)
 	must.ErrorIs(t, c.Signal(t.Context(), "x", "HUP"), ErrUnavailable)
+}
+
+// A time limit of the client's own would cut off stops, waits, logs and pulls alike.
+func TestClientHasNoTimeLimit(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []Config{{}, {Endpoint: "tcp://127.0.0.1:1"}, {Endpoint: "unix:///is/not/there.sock"}} {
+		c, err := New(cfg)
+		must.NoError(t, err)
+		must.Zero(t, c.api.HTTPClient().Timeout)
+		must.NoError(t, c.Close())
+	}
+}
+
+// An engine refuses versions of its API that it does not speak, old or new, also one that endpoint leads to.
+func TestVersionIsNegotiated(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"1.41", "1.44"} {
+		daemon := &fakeDaemon{version: version, handler: map[string]http.Handler{
+			"GET /info": answer(http.StatusOK, `{"ID":"e"}`),
+		}}
+		c := daemon.start(t, Config{})
+		_, err := c.ID(t.Context())
+		must.NoError(t, err)
+		must.Eq(t, version, c.api.ClientVersion())
+	}
 }
 
 func TestNewRefusesBadTLSFiles(t *testing.T) {

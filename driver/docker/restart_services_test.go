@@ -76,10 +76,10 @@ func TestDaemonRestarts(t *testing.T) {
 		exit, err := c.Wait(ctx, id)
 		waited <- outcome{exit, err}
 	}()
-	var lines []string
+	var written strings.Builder
 	logged := make(chan error, 1)
 	go func() {
-		keep := func(_ LogMark, data []byte) error { lines = append(lines, string(data)); return nil }
+		keep := func(_ LogMark, data []byte) error { written.Write(data); return nil }
 		logged <- c.Logs(ctx, id, LogPosition{}, false, keep, keep)
 	}()
 
@@ -108,8 +108,9 @@ func TestDaemonRestarts(t *testing.T) {
 	must.NoError(t, got.err)
 	must.Eq(t, 7, got.exit.Code)
 	must.NoError(t, <-logged)
+	lines := strings.Split(strings.TrimSuffix(written.String(), "\n"), "\n")
 	must.Greater(t, 10, len(lines))
 	for i, line := range lines {
-		must.Eq(t, strconv.Itoa(i), strings.TrimSuffix(line, "\n"))
+		must.Eq(t, strconv.Itoa(i), line)
 	}
 }
