@@ -28,7 +28,7 @@ var ownImports = map[string][]string{
 	"internal/planner/nomadtest":  {"allocator"},
 	"internal/planner/webhook":    {"internal/planner"},
 	"internal/simulate":           {"allocator/placement"},
-	"internal/simulate/nomad":     {"allocator/placement", "internal/simulate"},
+	"internal/simulate/nomad":     {"allocator/placement", "internal/planner", "internal/simulate"},
 	"internal/nvml":               {},
 	"internal/nvml/fakenvml":      {},
 	"internal/tableconfig":        {},

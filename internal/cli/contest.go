@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/simulate"
 	"nomad-gpu-mem/internal/simulate/nomad"
 )
@@ -30,7 +31,7 @@ func (c *contest) register(flags *pflag.FlagSet) {
 	flags.Float64SliceVar(&c.balance, "balance", []float64{1, 1, 1}, "three `weights` of the policy balanced: even load over nodes, over a node's GPUs, room for future tasks")
 	flags.StringVar(&c.demand, "demand", "given", "what policies know of the tasks to come: given, learned or both")
 	flags.StringVar(&c.scheduler, "scheduler", "policy", "who places the tasks: policy, or nomad for Nomad's scheduler")
-	flags.StringSliceVar(&c.pins, "pin", []string{unpinned, string(nomad.Shortlist)}, "how policies steer Nomad's scheduler: none, soft, shortlist, hard")
+	flags.StringSliceVar(&c.pins, "pin", []string{unpinned, string(planner.Shortlist)}, "how policies steer Nomad's scheduler: none, soft, shortlist, hard")
 }
 
 func policyNames() string {
@@ -59,7 +60,7 @@ func (c *contest) contenders() ([]simulate.Contender, error) {
 				all = append(all, nomad.Stock())
 				continue
 			}
-			pin, err := nomad.ParsePin(name)
+			pin, err := planner.ParsePin(name)
 			if err != nil {
 				return nil, err
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/scheduler"
 
 	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/simulate"
 )
 
@@ -22,7 +23,7 @@ func Stock() simulate.Contender {
 }
 
 // Steered is Nomad with jobs that a policy has pinned.
-func Steered(steering simulate.Steering, pin Pin) simulate.Contender {
+func Steered(steering simulate.Steering, pin planner.Pin) simulate.Contender {
 	name := fmt.Sprintf("nomad + %s by %s", pin, steering.Name())
 	return simulate.Contender{Name: name, New: func(t *simulate.Trace, seed uint64) (simulate.Scheduler, error) {
 		s, err := newScheduler(t, seed)
@@ -39,7 +40,7 @@ type nomad struct {
 	harness *scheduler.Harness
 	seed    uint64
 	guide   *simulate.Guide // nil: without steering
-	pin     Pin
+	pin     planner.Pin
 	running map[int]running
 	ids     map[string]string // Nomad's ID of each node of the trace
 	names   map[string]string // and the other way round
@@ -98,17 +99,17 @@ func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 	job := newJob(number, task)
 	if s.guide != nil {
 		s.guide.Observe(task.Request)
-		places, err := s.guide.Shortlist(task.Request, s.pin.length())
+		found, err := s.guide.Shortlist(task.Request, places(s.pin))
 		if err != nil {
 			return false, err
 		}
-		if len(places) == 0 {
+		if len(found) == 0 {
 			return false, nil
 		}
-		for i := range places {
-			places[i].Node = s.ids[places[i].Node]
+		for i := range found {
+			found[i].Node = s.ids[found[i].Node]
 		}
-		s.pin.write(job, places)
+		steer(job, s.pin, found)
 	}
 	eval, alloc, err := s.schedule(number, job)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/simulate"
 	"nomad-gpu-mem/internal/simulate/nomad"
 )
@@ -42,7 +43,7 @@ func TestFillAndEmpty(t *testing.T) {
 	policy, err := placement.PolicyNamed(placement.DefaultPolicy)
 	must.NoError(t, err)
 	contenders := []simulate.Contender{nomad.Stock()}
-	for _, pin := range []nomad.Pin{nomad.Soft, nomad.Hard, nomad.Shortlist} {
+	for _, pin := range planner.Pins {
 		contenders = append(contenders, nomad.Steered(simulate.Steering{Policy: policy, Learned: true}, pin))
 	}
 	for _, c := range contenders {
