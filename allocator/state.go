@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -38,8 +39,9 @@ type NodeState struct {
 	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
 	LastSeen time.Time `json:"last_seen"`
 
-	// GPUs are those that the device plugin last found, offered or not, sorted.
-	GPUs []GPUID `json:"gpus,omitempty"`
+	// GPUs are those that the device plugin last found, offered or not, sorted;
+	// nil if it does not tell. See Lacks.
+	GPUs []GPUID `json:"gpus,omitzero"`
 
 	// LeaseSeconds is how long the node's lease lasts without being renewed;
 	// 0 if it has none. See Snapshot.Liveness.
@@ -75,6 +77,11 @@ func (s *NodeState) UnmarshalJSON(data []byte) error {
 	s.unknown = unknown
 	return err
 }
+
+// Lacks reports whether the node's device plugin no longer finds a GPU: it was taken
+// out, or divided into MIG instances anew, or the driver does not load. What is
+// written of it is old.
+func (s NodeState) Lacks(gpu GPUID) bool { return s.GPUs != nil && !slices.Contains(s.GPUs, gpu) }
 
 // check says why a state that was read cannot be one that was written.
 func (s GPUState) check() error {

@@ -104,8 +104,10 @@ func (p *publisher) publish(ctx context.Context, i inventory) error {
 		p.written[id] = state
 	}
 	node := allocator.NodeState{
-		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(), GPUs: slices.Sorted(maps.Keys(states)),
+		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(),
+		GPUs: slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
 	}
+	slices.Sort(node.GPUs)
 	if due || !reflect.DeepEqual(node, p.node) {
 		errs = append(errs, table.PutNode(ctx, node))
 	}

@@ -29,7 +29,7 @@ func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
 	}
 	for _, gpu := range snapshot.GPUs {
 		name := nodeOf(gpu)
-		if isGone(gpu, states[name]) {
+		if states[name].Lacks(gpu.ID) {
 			gpu.State = allocator.GPUState{}
 		}
 		shown := newGPU(gpu, byName[name] != nil && byName[name].Dead)
@@ -55,12 +55,6 @@ func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes
-}
-
-// isGone reports whether the node's device plugin no longer finds the GPU: it was
-// taken out, or divided into MIG instances anew. What is written of it is old.
-func isGone(gpu allocator.GPU, node allocator.NodeState) bool {
-	return len(node.GPUs) > 0 && !slices.Contains(node.GPUs, gpu.ID)
 }
 
 // nodeOf names the GPU's node. For a GPU that no device plugin reports, a claim

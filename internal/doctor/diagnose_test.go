@@ -147,6 +147,10 @@ func TestDiagnose(t *testing.T) {
 		"use that cannot be attributed": {wrong: func(c *clinic) {
 			c.put(allocator.StateKey(gpu), fmt.Sprintf(`{"node":"host-1","used_mib":%d}`, 2*1024+allocator.IdleMiB+300))
 		}, kind: doctor.Squatter},
+		"memory in use on a GPU that is gone": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), `{"node":"host-1","unmanaged_mib":2048}`)
+			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"1.0.0","last_seen":"2026-01-02T12:00:00Z","gpus":[]}`)
+		}},
 		"use that the slices and an idle GPU explain": {wrong: func(c *clinic) {
 			c.put(allocator.StateKey(gpu), fmt.Sprintf(`{"node":"host-1","used_mib":%d}`, 2*1024+allocator.IdleMiB))
 		}},
