@@ -1,11 +1,12 @@
 // Package driver is the task driver gpu-docker, or docker in place of Nomad's own: it runs a Nomad task in a Docker
 // container that sees the GPUs whose memory was booked for it, and no others.
 //
-// It takes the same `config` block as Nomad's own Docker driver. A task with a
-// `device "nvidia/gpu-mem"` block gets, from the device plugin's Reserve, its
-// bookings in DeviceEnv. The driver claims them in the allocation table before the
-// container exists, pins the container to their GPUs, and gives the claim back when
-// the container is gone. A task without such a block sees no GPU at all.
+// It takes the same `config` block as Nomad's own Docker driver: docs/docker-driver.md
+// says what is different, key by key. A task with a `device "nvidia/gpu-mem"` block
+// gets, from the device plugin's Reserve, its bookings in DeviceEnv. The driver claims
+// them in the allocation table before the container exists, pins the container to
+// their GPUs, and gives the claim back when the container is gone. A task without such
+// a block sees no GPU at all.
 //
 // Where to look:
 //
