@@ -1,0 +1,25 @@
+# One unit, and a look at what the container sees.
+job "list-devices" {
+  type = "batch"
+
+  group "look" {
+    task "look" {
+      driver = "docker"
+
+      config {
+        image   = "gpu-mem/cuda:1"
+        command = "ls"
+        args    = ["/dev"]
+      }
+
+      resources {
+        cpu    = 20
+        memory = 16
+
+        device "nvidia/gpu-mem" {
+          count = 1
+        }
+      }
+    }
+  }
+}
