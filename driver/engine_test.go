@@ -94,7 +94,7 @@ func (e *fakeEngine) ID(context.Context) (id string, err error) {
 
 func (e *fakeEngine) Info(context.Context) (info docker.Info, err error) {
 	err = e.ask("Info", func() error {
-		info = docker.Info{Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), BridgeIP: "172.17.0.1"}
+		info = docker.Info{ID: e.id, Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), BridgeIP: "172.17.0.1"}
 		return nil
 	})
 	return info, err

@@ -115,8 +115,10 @@ func (s *start) prepare() error {
 // findEngine notes whose container it will be, and fails if another engine may still
 // run the task from an earlier start.
 func (s *start) findEngine() (err error) {
-	if s.engine, err = s.services.engine.ID(s.ctx); err != nil {
-		return err
+	if s.engine == "" { // checkRuntime has not asked: it takes the daemon long to answer
+		if s.engine, err = s.services.engine.ID(s.ctx); err != nil {
+			return err
+		}
 	}
 	return s.services.keeper.refuseElsewhere(ownerOf(s.task), s.engine)
 }
@@ -160,6 +162,7 @@ func (s *start) checkRuntime() error {
 	if err != nil {
 		return fmt.Errorf("docker cannot be asked for its runtimes: %w", err)
 	}
+	s.engine = info.ID
 	if slices.Contains(info.Runtimes, runtime) {
 		return nil
 	}

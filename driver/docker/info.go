@@ -11,6 +11,7 @@ import (
 
 // Info is what the daemon says of itself.
 type Info struct {
+	ID            string // as Client.ID returns it
 	Version       string
 	OSType        string
 	CgroupVersion string   // "1" or "2"
@@ -36,6 +37,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return Info{}, err
 	}
 	return Info{
+		ID:            got.ID,
 		Version:       got.ServerVersion,
 		OSType:        got.OSType,
 		CgroupVersion: got.CgroupVersion,

@@ -15,8 +15,13 @@ import (
 
 func TestInfo(t *testing.T) {
 	t.Parallel()
-	info, err := engine(t).Info(t.Context())
+	c := engine(t)
+	info, err := c.Info(t.Context())
 	must.NoError(t, err)
+	id, err := c.ID(t.Context())
+	must.NoError(t, err)
+	must.Eq(t, id, info.ID)
+	must.NotEq(t, "", info.ID)
 	must.NotEq(t, "", info.Version)
 	must.Eq(t, "linux", info.OSType)
 	must.SliceContains(t, info.Runtimes, "nvidia")
