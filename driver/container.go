@@ -21,6 +21,7 @@ type order struct {
 	settings settings
 	bookings []allocator.Booking
 	image    docker.Image
+	pool     string                 // CPUs that tasks without cores of their own share; empty: not known
 	files    []*drivers.MountConfig // hosts and resolv.conf written for a group's network
 }
 

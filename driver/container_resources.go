@@ -81,6 +81,9 @@ func (b *blueprint) cpu() {
 			b.remark("config.cpuset_cpus = %q has no effect: the task's reserved cores are %s", c.CpusetCpus, linux.CpusetCpus)
 		}
 	}
+	if b.host.CpusetCpus == "" && !isWholeNode(b.pool) {
+		b.host.CpusetCpus = b.pool
+	}
 	if !c.CPUHardLimit {
 		return
 	}

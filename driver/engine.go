@@ -34,6 +34,7 @@ type Containers interface {
 	Stop(ctx context.Context, id, signal string, timeout time.Duration) error
 	Signal(ctx context.Context, id, signal string) error
 	Remove(ctx context.Context, id string) error
+	SetCPUs(ctx context.Context, id, cpus string) error
 	Inspect(ctx context.Context, id string) (docker.Container, error)
 	List(ctx context.Context, labels map[string]string) ([]docker.Container, error)
 	Stats(ctx context.Context, id string) (docker.Sample, error)

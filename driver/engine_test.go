@@ -244,6 +244,23 @@ func (e *fakeEngine) Remove(_ context.Context, id string) error {
 	return ignoreNotFound(err)
 }
 
+func (e *fakeEngine) SetCPUs(_ context.Context, id, cpus string) error {
+	return e.withContainer("SetCPUs", id, func(c *fakeContainer) error {
+		c.spec.Host.CpusetCpus = cpus
+		return nil
+	})
+}
+
+// cpus are the CPUs of the only container.
+func (e *fakeEngine) cpus() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.containers {
+		return c.spec.Host.CpusetCpus
+	}
+	return ""
+}
+
 func ignoreNotFound(err error) error {
 	if errors.Is(err, docker.ErrNotFound) {
 		return nil

@@ -54,8 +54,9 @@ type handle struct {
 	network   *drivers.DriverNetwork
 	startedAt time.Time
 	tty       bool
-	builtin   bool // Nomad's own driver started it
-	logger    int  // pid of that driver's process that copies the output; 0: none
+	pool      string // shared CPUs that the container was told of; empty: not known
+	builtin   bool   // Nomad's own driver started it
+	logger    int    // pid of that driver's process that copies the output; 0: none
 
 	ctx    context.Context // ends when the task is destroyed or the plugin stops
 	cancel context.CancelFunc
@@ -109,6 +110,9 @@ func (h *handle) running() bool {
 	}
 }
 
+// exitResult tells Nomad how a container ended. Its signal is left out: Docker tells only
+// an exit code, and 128 and more may be a signal or what the program returned. Nor is
+// 137 a lack of memory: that counts only if the kernel said so.
 func exitResult(ended docker.Exit) *drivers.ExitResult {
 	result := &drivers.ExitResult{ExitCode: ended.Code, OOMKilled: ended.OOMKilled}
 	switch {

@@ -101,6 +101,7 @@ func (w *world) newPlugin() *Plugin {
 		assert:      w.assert,
 		retry:       10 * time.Millisecond,
 		recovery:    50 * time.Millisecond,
+		pool:        10 * time.Millisecond,
 		settling:    200 * time.Millisecond,
 	}
 	return p

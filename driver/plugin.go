@@ -59,6 +59,7 @@ type pace struct {
 	assert      time.Duration // claims of running tasks
 	retry       time.Duration // units that another task still holds, a daemon that is away
 	recovery    time.Duration // how long a recovery waits for a daemon that is away
+	pool        time.Duration // CPUs that tasks share
 	settling    time.Duration // what Nomad may take to recover its tasks after a restart
 }
 
@@ -82,6 +83,7 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 			assert:      time.Minute,
 			retry:       time.Second,
 			recovery:    20 * time.Second,
+			pool:        2 * time.Second,
 			settling:    5 * time.Minute,
 		},
 	}
@@ -146,6 +148,7 @@ func (p *Plugin) serve(s settings) error {
 	p.spawn(func() { p.sweepLoop(services) })
 	p.spawn(func() { p.danglingLoop(services) })
 	p.spawn(func() { p.imageLoop(services) })
+	p.spawn(func() { p.poolLoop(services) })
 	p.spawn(func() { p.assertLoop(services) })
 	p.spawn(func() { p.reconcileLoop(services) })
 	return nil

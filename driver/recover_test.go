@@ -137,6 +137,10 @@ func TestReleaseIsRetried(t *testing.T) {
 			must.NoError(t, err)
 			w.store.Fail(allocator.ErrUnavailable)
 			must.NoError(t, d.StopTask(task.ID, time.Second, ""), must.Sprint("a stop needs no table"))
+			eventually(t, func() bool {
+				status, err := d.InspectTask(task.ID)
+				return err == nil && status.State == drivers.TaskStateExited
+			})
 			must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not given back yet")
 			must.Zero(t, w.engine.count())
 			eventually(t, func() bool { return d.told("The task's end is not complete, which will be tried again") })

@@ -93,7 +93,7 @@ func (s *start) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.order = &order{task: s.task, job: job, settings: s.services.settings, bookings: bookings}
+	s.order = &order{task: s.task, job: job, settings: s.services.settings, bookings: bookings, pool: sharedCPUs(s.task)}
 	if err := s.checkRuntime(); err != nil {
 		return err
 	}
@@ -140,6 +140,7 @@ func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
 	}
 	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, s.engine, found)
 	h.seen.Store(true)
+	h.pool = s.order.pool
 	h.network = s.order.driverNetwork(found)
 	out, err := h.nomadHandle()
 	return h, out, err

@@ -17,6 +17,7 @@
 //	wait.go     Wait: a lost connection is not an exit
 //	stop.go     Stop, Signal, Remove
 //	inspect.go  Inspect, List
+//	update.go   SetCPUs
 //	logs.go     Logs: exactly once, resumable; frames.go takes the stream apart
 //	exec.go     Exec, ExecStream
 //	stats.go    Stats

@@ -98,6 +98,20 @@ func TestOutOfMemory(t *testing.T) {
 	must.True(t, exit.OOMKilled)
 }
 
+func TestSetCPUs(t *testing.T) {
+	t.Parallel()
+	c := engine(t)
+	spec := shell(`until [ -e /tmp/end ]; do sleep 0.05; done; cat /sys/fs/cgroup/cpuset/cpuset.cpus || cat /sys/fs/cgroup/cpuset.cpus`)
+	spec.Host.CpusetCpus = "0"
+	id := start(t, c, spec)
+	must.NoError(t, c.SetCPUs(t.Context(), id, "0-1"))
+	_, err := c.Exec(t.Context(), id, []string{"touch", "/tmp/end"}, 4096)
+	must.NoError(t, err)
+	stdout, _ := output(t, c, id, false)
+	must.Eq(t, "0-1\n", stdout)
+	must.ErrorIs(t, c.SetCPUs(t.Context(), uniqueName(), "0"), ErrNotFound)
+}
+
 func TestCreateAdoptsItsOwn(t *testing.T) {
 	t.Parallel()
 	c := engine(t)

@@ -1,0 +1,71 @@
+package driver
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/hashicorp/nomad/lib/cpuset"
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// Tasks without cores of their own share those that no task has reserved. Nomad writes
+// that pool into a control group, whose path it gives to each task. A container is in
+// none of Nomad's groups, so it is told by Docker's means: when it is made, and when the
+// pool has changed since.
+
+// sharedCPUs returns the pool as it is now, in the kernel's list format. It is empty if
+// the task has cores of its own, or if there is no such pool on this node.
+func sharedCPUs(task *drivers.TaskConfig) string {
+	if task.Resources == nil || task.Resources.LinuxResources == nil {
+		return ""
+	}
+	linux := task.Resources.LinuxResources
+	if linux.CpusetCpus != "" || linux.CpusetCgroupPath == "" {
+		return ""
+	}
+	text, err := os.ReadFile(filepath.Join(linux.CpusetCgroupPath, "cpuset.cpus"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// isWholeNode reports whether a pool is all that this node has, and so no limit.
+func isWholeNode(pool string) bool {
+	cpus, err := cpuset.Parse(pool)
+	return err != nil || cpus.Size() == 0 || cpus.Size() >= runtime.NumCPU()
+}
+
+// poolLoop follows the pool for the tasks that share it.
+func (p *Plugin) poolLoop(s *services) {
+	every(p.ctx, p.pace.pool, func() {
+		for _, h := range p.tasks.all() {
+			if h.running() && h.seen.Load() {
+				p.followPool(s, h)
+			}
+		}
+	})
+}
+
+// followPool is called by one goroutine only. A job that names CPUs itself has them.
+func (p *Plugin) followPool(s *services, h *handle) {
+	pool := sharedCPUs(h.task)
+	if pool == "" || pool == h.pool {
+		return
+	}
+	if job, err := decodeTaskConfig(h.task); err != nil || job.CpusetCpus != "" {
+		h.pool = pool
+		return
+	}
+	_, err := askFor(h.ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.engine.SetCPUs(ctx, h.container, pool)
+	})
+	if err != nil {
+		p.logger.Debug("a container was not told which CPUs it may use now; trying again", "task_id", h.task.ID, "cpus", pool, "error", err)
+		return
+	}
+	h.pool = pool
+}

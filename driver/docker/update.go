@@ -1,0 +1,15 @@
+package docker
+
+import (
+	"context"
+
+	"github.com/docker/docker/api/types/container"
+)
+
+// SetCPUs confines a container to some CPUs, given in the kernel's list format ("0-2,7"), while it runs.
+//
+// Errors: ErrNotFound, ErrUnavailable, or what the daemon says of the list.
+func (c *Client) SetCPUs(ctx context.Context, id, cpus string) error {
+	_, err := c.api.ContainerUpdate(ctx, id, container.UpdateConfig{Resources: container.Resources{CpusetCpus: cpus}})
+	return wrap(err, "confining container %s to CPUs %s", short(id), cpus)
+}
