@@ -45,16 +45,11 @@ func (b *blueprint) storage() error {
 	return nil
 }
 
-// allocationDirs are the directories that Nomad promises to every task. The logs lie
-// read-only over the shared directory, unless the operator wants otherwise: through
-// them a task can make Nomad's log collector write to where it pleases.
+// allocationDirs are the directories that Nomad promises to every task.
 func (b *blueprint) allocationDirs() {
 	dirs := b.task.TaskDir()
 	b.host.Binds = append(b.host.Binds, b.bind(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath, ""))
-	if !b.settings.AllowWritableLogs {
-		logs := filepath.Join(allocdir.SharedAllocContainerPath, allocdir.LogDirName)
-		b.host.Binds = append(b.host.Binds, b.bind(dirs.LogDir, logs, "ro"))
-	}
+	b.guardLogs(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath)
 	b.host.Binds = append(b.host.Binds,
 		b.bind(dirs.LocalDir, allocdir.TaskLocalContainerPath, ""),
 		b.bind(dirs.SecretsDir, allocdir.TaskSecretsContainerPath, ""),
@@ -84,6 +79,12 @@ func (b *blueprint) volume(text string) (string, error) {
 	source, err := b.paths().source(source)
 	if err != nil {
 		return "", err
+	}
+	if modes := strings.Split(mode, ","); b.guardLogs(source, target) && !slices.Contains(modes, "ro") {
+		if slices.Contains(modes, "rw") {
+			return "", errLogs
+		}
+		mode = strings.TrimSuffix("ro,"+mode, ",")
 	}
 	return b.bind(source, target, mode), nil
 }
@@ -152,6 +153,7 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 		if err := checkPropagation(m.BindOptions.Propagation); err != nil {
 			return out, err
 		}
+		out.ReadOnly = b.guardLogs(out.Source, m.Target) || m.ReadOnly
 		if m.BindOptions.Propagation != "" {
 			out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
 		}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -150,12 +151,57 @@ func TestDevicePermissions(t *testing.T) {
 	must.ErrorContains(t, err, "host_path must name")
 }
 
-// Logs lie read-only over the shared directory, unless the operator wants otherwise.
-func TestContainerLogsDirectory(t *testing.T) {
+// Nothing that a task has of its allocation lets it write to the logs.
+func TestContainerLogsAreReadOnly(t *testing.T) {
 	t.Parallel()
-	logs := func(o *order) string { return o.task.AllocDir + "/alloc/logs:/alloc/logs:ro" }
-	o := newOrder(t, ``, ``)
-	must.SliceContains(t, build(t, o).Host.Binds, logs(o))
-	o = newOrder(t, ``, `allow_writable_logs = true`)
-	must.SliceNotContains(t, build(t, o).Host.Binds, logs(o))
+	for _, c := range []struct {
+		name, hcl string
+		want      []string // binds besides those of every task; ALLOC is the allocation's directory
+		refused   bool
+	}{
+		{name: "beside them", hcl: `volumes = ["../alloc/data:/x"]`, want: []string{"ALLOC/alloc/data:/x"}},
+		{name: "with them", hcl: `volumes = ["../alloc:/x"]`, want: []string{"ALLOC/alloc/logs:/x/logs:ro", "ALLOC/alloc:/x"}},
+		{name: "far above them", hcl: `volumes = ["..:/x:rw"]`, want: []string{"ALLOC/alloc/logs:/x/alloc/logs:ro", "ALLOC:/x:rw"}},
+		{name: "they", hcl: `volumes = ["../alloc/logs:/x"]`, want: []string{"ALLOC/alloc/logs:/x:ro"}},
+		{name: "they, with a mode", hcl: `volumes = ["../alloc/logs:/x:z"]`, want: []string{"ALLOC/alloc/logs:/x:ro,z"}},
+		{name: "they, read-only", hcl: `volumes = ["../alloc/logs:/x:ro"]`, want: []string{"ALLOC/alloc/logs:/x:ro"}},
+		{name: "they, to be written to", hcl: `volumes = ["../alloc/logs:/x:rw"]`, refused: true},
+		{name: "one of them", hcl: `volumes = ["../alloc/logs/a:/x"]`, want: []string{"ALLOC/alloc/logs/a:/x:ro"}},
+		{name: "by a link", hcl: `volumes = ["local/link:/x"]`, want: []string{"ALLOC/app/local/link:/x:ro"}},
+		{name: "below a link", hcl: `volumes = ["local/link/new:/x"]`, want: []string{"ALLOC/app/local/link/new:/x:ro"}},
+		{
+			name: "in a mount block", hcl: "mount {\n type = \"bind\"\n source = \"../alloc\"\n target = \"/x\"\n}",
+			want: []string{"ALLOC/alloc/logs:/x/logs:ro"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrder(t, c.hcl, ``)
+			dirs := o.task.TaskDir()
+			must.NoError(t, os.MkdirAll(dirs.LogDir, 0o755))
+			must.NoError(t, os.Symlink("../../alloc/logs", filepath.Join(dirs.LocalDir, "link")))
+			spec, _, err := o.build()
+			if c.refused {
+				must.ErrorIs(t, err, errLogs)
+				return
+			}
+			must.NoError(t, err)
+			var want []string
+			for _, bind := range c.want {
+				want = append(want, strings.ReplaceAll(bind, "ALLOC", o.task.AllocDir))
+			}
+			must.Eq(t, want, spec.Host.Binds[4:])
+		})
+	}
+	logs := newOrder(t, "mount {\n type = \"bind\"\n source = \"../alloc/logs\"\n target = \"/x\"\n}", ``)
+	must.True(t, build(t, logs).Host.Mounts[0].ReadOnly)
+}
+
+func TestContainerLogsIfTheOperatorWants(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, `volumes = ["../alloc/logs:/x"]`, `allow_writable_logs = true`)
+	must.Eq(t, []string{
+		o.task.AllocDir + "/alloc:/alloc", o.task.AllocDir + "/app/local:/local", o.task.AllocDir + "/app/secrets:/secrets",
+		o.task.AllocDir + "/alloc/logs:/x",
+	}, build(t, o).Host.Binds)
 }

@@ -65,10 +65,10 @@ func FuzzJob(f *testing.F) {
 		must.False(t, host.PidMode.IsHost() || host.IpcMode.IsHost() || host.UTSMode.IsHost() || host.UsernsMode.IsHost())
 		for _, bind := range host.Binds {
 			source, _, _ := strings.Cut(bind, ":")
-			must.True(t, within(allocDir, source), must.Sprint(bind))
+			must.True(t, below(allocDir, source), must.Sprint(bind))
 		}
 		for _, m := range host.Mounts {
-			must.True(t, m.Type == "tmpfs" || m.Type == "bind" && within(allocDir, m.Source), must.Sprint(m))
+			must.True(t, m.Type == "tmpfs" || m.Type == "bind" && below(allocDir, m.Source), must.Sprint(m))
 		}
 		for _, d := range host.Devices {
 			must.False(t, strings.HasPrefix(d.PathOnHost, "/dev/nvidia"))
@@ -77,11 +77,6 @@ func FuzzJob(f *testing.F) {
 			return strings.HasPrefix(o, "seccomp=/") || strings.HasPrefix(o, "seccomp:/")
 		}))
 	})
-}
-
-func within(dir, path string) bool {
-	inside, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(inside)
 }
 
 // A limit that is accepted is one that the kernel can hold.
