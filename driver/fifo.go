@@ -2,7 +2,9 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -13,29 +15,62 @@ import (
 // there. So it is opened in the way that does not wait, and tried again.
 type fifo struct {
 	path string
+	dir  string   // the allocation's; what is in it is reached without following a link out of it
 	file *os.File // nil while not open
+
+	taken int // bytes that the pipe has of data that was not delivered to its end
 }
 
-// open opens the pipe if its reader is there.
+// open opens the pipe if its reader is there. The reader may be another one than
+// before: the pipe is kept open until then, and with it what is in it unread.
 func (f *fifo) open() error {
-	if f.file != nil {
-		return nil
-	}
-	file, err := os.OpenFile(f.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	file, err := f.find()
 	if err != nil {
 		return err
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeNamedPipe == 0 && f.path != os.DevNull {
+		_ = file.Close()
+		return fmt.Errorf("%s is not a pipe of Nomad's log collector", f.path)
+	}
+	if f.file != nil {
+		if before, err := f.file.Stat(); err != nil || !os.SameFile(before, info) {
+			f.taken = 0
+		}
+		_ = f.file.Close()
 	}
 	f.file = file
 	return nil
 }
 
-// write delivers all of data. The error matches syscall.EPIPE if the reader has
-// gone away; data that was not delivered to its end is to be written again.
+func (f *fifo) find() (*os.File, error) {
+	const flags = os.O_WRONLY | syscall.O_NONBLOCK
+	inside, err := filepath.Rel(f.dir, f.path)
+	if f.dir == "" || err != nil || !filepath.IsLocal(inside) {
+		return os.OpenFile(f.path, flags, 0)
+	}
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenFile(inside, flags, 0)
+}
+
+// write delivers all of data. If it fails, the same data, and what comes after it, is to
+// be written again, in pieces of any size. The error matches syscall.EPIPE if the reader
+// has gone away.
 func (f *fifo) write(ctx context.Context, data []byte) error {
 	stop := context.AfterFunc(ctx, func() { _ = f.file.SetWriteDeadline(time.Now()) })
 	defer stop()
-	_, err := f.file.Write(data)
-	return err
+	skip := min(f.taken, len(data))
+	n, err := f.file.Write(data[skip:])
+	if err != nil {
+		f.taken = max(f.taken, skip+n)
+		return err
+	}
+	f.taken -= skip
+	return nil
 }
 
 func (f *fifo) close() {

@@ -39,8 +39,8 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		checkpoint: saved,
 		position:   position,
 		holder:     s.holder,
-		stdout:     &fifo{path: h.task.StdoutPath},
-		stderr:     &fifo{path: h.task.StderrPath},
+		stdout:     &fifo{path: h.task.StdoutPath, dir: h.task.AllocDir},
+		stderr:     &fifo{path: h.task.StderrPath, dir: h.task.AllocDir},
 	}
 	if h.builtin && position == (docker.LogPosition{}) && !c.takeOverLogs(h.ctx) {
 		return
@@ -69,7 +69,6 @@ type logCopier struct {
 func (c *logCopier) run(ctx context.Context) {
 	defer c.closePipes()
 	for c.openPipes(ctx) && c.follow(ctx) {
-		c.closePipes()
 		if !pause(ctx, c.plugin.pace.retry) {
 			return
 		}

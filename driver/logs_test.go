@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -131,32 +130,6 @@ func TestLogsOfAnUnreadableLogDriver(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	eventually(t, func() bool { return d.told("No logs: the task's log driver cannot be read back") })
-}
-
-// A pipe that is full waits for its reader, and gives up with its context.
-func TestFifoGivesUpWithItsContext(t *testing.T) {
-	t.Parallel()
-	f := &fifo{path: mkfifo(t)}
-	must.ErrorIs(t, f.open(), syscall.ENXIO, must.Sprint("nobody reads"))
-	reader, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	must.NoError(t, err)
-	defer reader.Close()
-	must.NoError(t, f.open())
-	defer f.close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	must.ErrorIs(t, f.write(ctx, make([]byte, 1<<20)), os.ErrDeadlineExceeded)
-}
-
-func TestFifoWritesMoreThanAPipeHolds(t *testing.T) {
-	t.Parallel()
-	path := mkfifo(t)
-	c := collect(t, path)
-	f := &fifo{path: path}
-	eventually(t, func() bool { return f.open() == nil })
-	defer f.close()
-	must.NoError(t, f.write(t.Context(), make([]byte, 1<<20)))
-	eventually(t, func() bool { return len(c.got()) == 1<<20 })
 }
 
 func TestCheckpoint(t *testing.T) {

@@ -1,0 +1,110 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+func openReader(t *testing.T, path string) *os.File {
+	t.Helper()
+	reader, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = reader.Close() })
+	return reader
+}
+
+// A pipe that is full waits for its reader, and gives up with its context.
+func TestFifoGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	f := &fifo{path: mkfifo(t)}
+	must.ErrorIs(t, f.open(), syscall.ENXIO, must.Sprint("nobody reads"))
+	openReader(t, f.path)
+	must.NoError(t, f.open())
+	defer f.close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	must.ErrorIs(t, f.write(ctx, make([]byte, 1<<20)), os.ErrDeadlineExceeded)
+}
+
+func TestFifoWritesMoreThanAPipeHolds(t *testing.T) {
+	t.Parallel()
+	path := mkfifo(t)
+	c := collect(t, path)
+	f := &fifo{path: path}
+	eventually(t, func() bool { return f.open() == nil })
+	defer f.close()
+	must.NoError(t, f.write(t.Context(), make([]byte, 1<<20)))
+	eventually(t, func() bool { return len(c.got()) == 1<<20 })
+}
+
+// A reader may die with output in the pipe that it has not read, and amid a line. The
+// next reader gets the rest, and nothing twice.
+func TestFifoOverTheDeathOfItsReader(t *testing.T) {
+	t.Parallel()
+	path := mkfifo(t)
+	var data []byte
+	for i := range 1 << 18 {
+		data = append(data, byte(i>>8), byte(i))
+	}
+	first := openReader(t, path)
+	f := &fifo{path: path}
+	must.NoError(t, f.open())
+	defer f.close()
+	failed := make(chan error, 1)
+	go func() { failed <- f.write(t.Context(), data) }()
+	head := make([]byte, 100_001)
+	_, err := io.ReadFull(first, head)
+	must.NoError(t, err)
+	must.NoError(t, first.Close())
+	must.ErrorIs(t, <-failed, syscall.EPIPE)
+	must.ErrorIs(t, f.open(), syscall.ENXIO, must.Sprint("no new reader yet"))
+
+	second := openReader(t, path)
+	must.NoError(t, f.open())
+	wrote := make(chan error, 1)
+	go func() { // again from the beginning, in other pieces
+		for piece := range slices.Chunk(data, 3001) {
+			if err := f.write(t.Context(), piece); err != nil {
+				wrote <- err
+				return
+			}
+		}
+		f.close()
+		wrote <- nil
+	}()
+	tail, err := io.ReadAll(second)
+	must.NoError(t, err)
+	must.NoError(t, <-wrote)
+	must.True(t, bytes.Equal(data, append(head, tail...)))
+}
+
+// A task that can write to the directory of its pipes may put something else there.
+func TestFifoWritesToPipesOnly(t *testing.T) {
+	t.Parallel()
+	dir, outside := t.TempDir(), t.TempDir()
+	victim := filepath.Join(outside, "file")
+	must.NoError(t, os.WriteFile(victim, []byte("keep"), 0o600))
+	pipe := filepath.Join(outside, "pipe")
+	must.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	openReader(t, pipe)
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
+	must.NoError(t, os.Symlink(victim, filepath.Join(dir, "link-to-file")))
+	must.NoError(t, os.Symlink(pipe, filepath.Join(dir, "link-to-pipe")))
+	for _, name := range []string{"plain", "link-to-file", "link-to-pipe", "missing"} {
+		f := &fifo{path: filepath.Join(dir, name), dir: dir}
+		must.Error(t, f.open(), must.Sprint(name))
+		must.Nil(t, f.file)
+	}
+	null := &fifo{path: os.DevNull, dir: dir}
+	must.NoError(t, null.open())
+	null.close()
+}
