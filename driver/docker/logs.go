@@ -152,7 +152,7 @@ type cursor struct {
 	sink    LineSink
 	after   LogMark // the last piece delivered, or waiting for it
 	read    LogMark // the last piece read since the stream was opened
-	fresh   bool    // past the pieces delivered before; from there on everything is new, even if the clock was set back
+	fresh   bool    // past the pieces delivered before
 	waiting []byte  // pieces to be delivered together, up to after
 }
 
@@ -170,7 +170,7 @@ func (c *cursor) deliver(piece frame) error {
 	} else {
 		c.read = LogMark{Time: piece.at, Count: 1}
 	}
-	if !c.fresh && !c.read.isAfter(c.after) {
+	if !c.read.isAfter(c.after) && !(c.fresh && c.clockSetBack()) {
 		return nil
 	}
 	c.fresh = true
@@ -183,6 +183,10 @@ func (c *cursor) deliver(piece frame) error {
 	c.after = c.read
 	return nil
 }
+
+// clockSetBack reports whether what is stamped earlier than the last piece can be new. If the clock was not set back, it was
+// delivered before: a daemon that rotates its files under a reader may read one of them to it again.
+func (c *cursor) clockSetBack() bool { return c.after.Time.After(time.Now()) }
 
 // flush delivers the pieces that wait.
 func (c *cursor) flush() error {

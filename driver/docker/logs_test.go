@@ -79,15 +79,34 @@ func TestFollowerResume(t *testing.T) {
 	}
 }
 
-func TestFollowerClockSetBack(t *testing.T) {
-	t.Parallel()
-	r := &record{seen: LogPosition{Stdout: LogMark{at(5), 1}}}
+// deliverAll returns what is left of pieces that come in this order.
+func deliverAll(t *testing.T, r *record, pieces ...frame) []string {
+	t.Helper()
 	f := r.follower()
-	for _, piece := range []frame{outPiece(5, "old"), outPiece(6, "new"), outPiece(3, "after the clock was set back")} {
+	for _, piece := range pieces {
 		must.NoError(t, f.deliver(piece))
 		must.NoError(t, f.flush())
 	}
-	must.Eq(t, []string{"out new", "out after the clock was set back"}, r.got)
+	return r.got
+}
+
+func TestFollowerClockSetBack(t *testing.T) {
+	t.Parallel()
+	future := func(seconds int, data string) frame {
+		return frame{stdcopy.Stdout, time.Now().Add(time.Hour).Truncate(time.Hour).Add(time.Duration(seconds) * time.Minute), []byte(data)}
+	}
+	old := future(55, "old")
+	r := &record{seen: LogPosition{Stdout: LogMark{old.at, 1}}}
+	got := deliverAll(t, r, old, future(56, "new"), future(53, "after the clock was set back"))
+	must.Eq(t, []string{"out new", "out after the clock was set back"}, got)
+}
+
+// A daemon that rotates its files may read one of them twice.
+func TestFollowerReadTwice(t *testing.T) {
+	t.Parallel()
+	got := deliverAll(t, &record{}, outPiece(1, "a"), outPiece(2, "b1"), outPiece(2, "b2"), outPiece(3, "c"),
+		errPiece(3, "e"), outPiece(2, "b1"), outPiece(2, "b2"), outPiece(3, "c"), outPiece(4, "d"))
+	must.Eq(t, []string{"out a", "out b1", "out b2", "out c", "err e", "out d"}, got)
 }
 
 func TestFollowerSince(t *testing.T) {

@@ -1,0 +1,84 @@
+//go:build services
+
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+// gulp reads a pipe until the test ends, and counts.
+func gulp(t *testing.T, path string) *atomic.Int64 {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0) // needs no writer
+	must.NoError(t, err)
+	var count atomic.Int64
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := file.Read(buf)
+			count.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = file.Close()
+		reading.Wait()
+	})
+	return &count
+}
+
+// A task that writes as fast as it can does not hold up the lines of another.
+func TestServiceAFloodHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	flood, _ := w.script(`exec yes "$(head -c 99 /dev/zero | tr '\0' x)"`, ``)
+	flood.StdoutPath = mkfifo(t)
+	flooded := gulp(t, flood.StdoutPath)
+	d.run(t, flood)
+	quiet, out := w.script(`while true; do until [ -e /local/ask ]; do sleep 0.02; done; rm /local/ask; echo answer; done`, ``)
+	d.run(t, quiet)
+
+	const enough = 8 << 20
+	began := time.Now()
+	for asked := 1; asked <= 5 || flooded.Load() < enough; asked++ {
+		must.NoError(t, os.WriteFile(filepath.Join(quiet.TaskDir().LocalDir, "ask"), nil, 0o600))
+		sent := time.Now()
+		eventually(t, func() bool { return strings.Count(out.got(), "answer\n") == asked })
+		must.Less(t, 3*time.Second, time.Since(sent))
+	}
+	t.Logf("flood: %d MB/s", flooded.Load()/int64(1+time.Since(began).Milliseconds())/1000)
+	must.NoError(t, d.DestroyTask(flood.ID, true))
+}
+
+// Docker rotates its own files under what is being read, and may read one of them
+// twice. At a pace that Docker's own reader can follow, nothing is lost either.
+func TestServiceLogsOverRotation(t *testing.T) {
+	t.Parallel()
+	w := realWorld(t)
+	d := w.boot()
+	const rounds, each = 20, 5_000 // 400 KB in Docker's files a round, of which it keeps 4 MB
+	task, out := w.script(fmt.Sprintf(
+		`r=0; while [ $r -lt %d ]; do seq $((r*%d+1)) $(((r+1)*%d)) | sed 's/^/line /'; r=$((r+1)); sleep 0.2; done`, rounds, each, each), ``)
+	d.run(t, task)
+	must.True(t, d.ended(t, task).Successful())
+	eventually(t, func() bool { return strings.HasSuffix(out.got(), fmt.Sprintf("line %d\n", rounds*each)) })
+	got := strings.Split(strings.TrimSuffix(out.got(), "\n"), "\n")
+	for i, line := range got {
+		must.Eq(t, fmt.Sprintf("line %d", i+1), line)
+	}
+	must.Eq(t, rounds*each, len(got))
+}
