@@ -40,13 +40,13 @@ func TestConsul(t *testing.T) {
 // messages, leave a history that has an order.
 func TestConsul_many_processes(t *testing.T) {
 	t.Parallel()
-	rounds, operations := 5, 100
+	rounds, operations := 5, 150
 	if testing.Short() {
-		rounds, operations = 1, 40
+		rounds, operations = 1, 60
 	}
 	agent := startAgent(t)
-	for round := range rounds {
-		storetest.ProveProcesses(t, fmt.Sprintf("%s proof/%d", agent.Address, round), 6, operations)
+	for round := range rounds { // with more clients the search for an order may take for ever
+		storetest.ProveProcesses(t, fmt.Sprintf("%s proof/%d", agent.Address, round), 4, operations)
 	}
 }
 
