@@ -21,7 +21,8 @@
 //	size.go        what a group takes besides, and counts of what fits nowhere
 //	limit.go       what GPUs an ask is limited to: whole GPUs, profiles
 //	apart.go       several asks of one task: a range of GPU indexes for each
-//	pin.go         writes the pins into a group, and takes them out again
+//	pin.go         which pin a group gets, and what is written for it
+//	mark.go        what in a group is the planner's: writes it, and takes it out again
 //	keep.go        groups that run keep what they have
 //	shortage.go    what does not fit, and by how much
 //	book.go        the reservations that go with a plan

@@ -2,12 +2,8 @@ package planner
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/hashicorp/nomad/api"
 )
 
 // Pin is how firmly a group is bound to the places that were planned for it.
@@ -60,6 +56,7 @@ func (p *planning) pin(w *wanted, group *Group) error {
 		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
 	}
 	if pin == "" || len(group.Places) == 0 {
+		w.confine(nil)
 		return nil
 	}
 	group.Pin = pin
@@ -128,12 +125,14 @@ func (p *planning) choosePin(group *Group, asked Pin) Pin {
 // changed would restart it.
 func (p *planning) repin(w *wanted, group *Group) error {
 	old := listOf(w.spec)
-	group.Pin = w.bornPin(old)
+	group.Pin = w.runningPin(old)
 	switch {
-	case isEverywhere(p.job) && group.Pin != "":
+	case group.Pin == "":
+		return nil // nobody has planned it
+	case isEverywhere(p.job):
 		group.Note = everyNote
 		return nil
-	case len(group.Short) > 0 && group.Pin != "":
+	case len(group.Short) > 0:
 		w.confine(nil)
 		group.Note = waitNote
 		return nil
@@ -168,146 +167,12 @@ func (p *planning) repin(w *wanted, group *Group) error {
 	return nil
 }
 
-// bornPin returns the pin that a group which runs bears: the one that was asked
+// runningPin returns the pin that a group which runs bears: the one that was asked
 // for, unless it was planned while some of it fitted nowhere.
-func (w *wanted) bornPin(list []string) Pin {
+func (w *wanted) runningPin(list []string) Pin {
 	pin := Pin(w.spec.Meta[MetaPlanned])
 	if pin != "" && list == nil {
 		return Soft
 	}
 	return pin
-}
-
-// mark notes in the group's meta that it was planned, which pin was asked for,
-// and how many constraints of its device blocks are the planner's.
-func (w *wanted) mark(asked Pin) {
-	w.setMeta(MetaPlanned, string(asked))
-	var added []string
-	limited := false
-	for i, a := range w.asks {
-		n := len(a.device.Constraints) - w.own[i]
-		added, limited = append(added, strconv.Itoa(n)), limited || n > 0
-	}
-	if limited {
-		w.setMeta(MetaLimits, strings.Join(added, ","))
-	}
-}
-
-func (w *wanted) setMeta(key, value string) {
-	if w.spec.Meta == nil {
-		w.spec.Meta = map[string]string{}
-	}
-	w.spec.Meta[key] = value
-}
-
-// confine replaces the list of nodes. Without nodes the group is not confined.
-func (w *wanted) confine(nodes []string) {
-	w.spec.Constraints = withoutLast(w.spec.Constraints, func(c *api.Constraint) bool { return isOneOf(c, targetNode) })
-	if len(nodes) > 0 {
-		w.spec.Constraints = append(w.spec.Constraints, constraint(targetNode, nodes))
-	}
-}
-
-// unpin takes out of a group what pin has written into it. Counts and the
-// spelling of names stay.
-func unpin(group *api.TaskGroup) {
-	if _, planned := group.Meta[MetaPlanned]; !planned {
-		return
-	}
-	added := strings.Split(group.Meta[MetaLimits], ",")
-	delete(group.Meta, MetaLimits)
-	if delete(group.Meta, MetaPlanned); len(group.Meta) == 0 {
-		group.Meta = nil
-	}
-	isNodes := func(c *api.Constraint) bool { return isOneOf(c, targetNode) }
-	group.Constraints = withoutLast(group.Constraints, isNodes)
-	group.Affinities = group.Affinities[:len(group.Affinities)-preferences(group.Affinities, targetNode)]
-	for i, d := range devices(group) {
-		if i < len(added) {
-			n, _ := strconv.Atoi(added[i]) // 0 if there is no such meta
-			d.device.Constraints = d.device.Constraints[:len(d.device.Constraints)-min(max(n, 0), len(d.device.Constraints))]
-		}
-		d.device.Affinities = d.device.Affinities[:len(d.device.Affinities)-preferences(d.device.Affinities, targetGPU)]
-	}
-}
-
-func constraint(target string, values []string) *api.Constraint {
-	return &api.Constraint{LTarget: target, Operand: oneOf, RTarget: strings.Join(values, ",")}
-}
-
-// affinities prefer each value as much as it was planned often. Nomad spreads
-// the instances of a group by itself, so that they end up in this proportion.
-func affinities(target string, planned []string) []*api.Affinity {
-	times := map[string]int{}
-	for _, value := range planned {
-		times[value]++
-	}
-	byTimes := map[int][]string{}
-	for _, value := range distinct(planned) {
-		byTimes[times[value]] = append(byTimes[times[value]], value)
-	}
-	var all []*api.Affinity
-	counts := slices.Sorted(maps.Keys(byTimes))
-	for _, n := range slices.Backward(counts) {
-		weight := max(1, pinWeight*n/counts[len(counts)-1])
-		all = append(all, api.NewAffinity(target, oneOf, strings.Join(byTimes[n], ","), int8(weight)))
-	}
-	return all
-}
-
-// preferences counts the affinities at the end that a pin may have written.
-func preferences(all []*api.Affinity, target string) int {
-	n := 0
-	for _, a := range slices.Backward(all) {
-		if a.LTarget != target || a.Operand != oneOf || a.Weight == nil || *a.Weight <= 0 {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-func isOneOf(c *api.Constraint, target string) bool { return c.LTarget == target && c.Operand == oneOf }
-
-// withoutLast drops the last element if it is one of those.
-func withoutLast[T any](all []T, is func(T) bool) []T {
-	if n := len(all); n > 0 && is(all[n-1]) {
-		return all[:n-1]
-	}
-	return all
-}
-
-// withNode adds a node that is not there yet, unless there are so many already.
-func withNode(list []string, node string, most int) []string {
-	if slices.Contains(list, node) || most > 0 && len(list) >= most {
-		return list
-	}
-	return append(list, node)
-}
-
-// placesOn returns the node of each place.
-func placesOn(places []Place) []string {
-	var nodes []string
-	for _, place := range places {
-		nodes = append(nodes, place.Node)
-	}
-	return nodes
-}
-
-// gpusOf returns the GPU of an ask in each place.
-func gpusOf(places []Place, ask int) []string {
-	var gpus []string
-	for _, place := range places {
-		gpus = append(gpus, place.Slices[ask].GPU)
-	}
-	return gpus
-}
-
-// distinct leaves out what came before.
-func distinct(values []string) []string {
-	var once []string
-	for _, value := range values {
-		once = withNode(once, value, 0)
-	}
-	return once
 }

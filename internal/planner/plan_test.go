@@ -362,6 +362,32 @@ func TestUnplannedGroupThatRuns(t *testing.T) {
 	must.MapEmpty(t, group(p).Meta)
 }
 
+// A group's own list of nodes stays its own, whatever is planned: replan must not
+// take it for the planner's.
+func TestOwnListOfNodes(t *testing.T) {
+	t.Parallel()
+	own := nomadtest.NodeID(1) + "," + nomadtest.NodeID(2)
+	for _, pin := range planner.Pins {
+		for _, units := range []int{3, 30} { // fits; fits nowhere
+			cluster := planner.Cluster{Nodes: nomadtest.Nodes(4, a10())}
+			job := newJob("j", units)
+			job.TaskGroups[0].Constrain(api.NewConstraint("${node.unique.id}", "set_contains_any", own))
+			options := planner.Options{Policy: policy("best-fit"), Pin: pin}
+			p := plan(t, job, cluster, options)
+			options.Replan = true
+			for range 2 {
+				cluster.Registered = p.Job
+				p = plan(t, p.Job, cluster, options)
+				must.Eq(t, own, group(p).Constraints[0].RTarget)
+			}
+			cluster = running(cluster, p)
+			p = plan(t, p.Job, cluster, options)
+			must.Eq(t, own, group(p).Constraints[0].RTarget)
+			must.Len(t, 2, group(p).Constraints)
+		}
+	}
+}
+
 // A task that is replaced may have the units of the one before.
 func TestChangedGroupMayUseItsOwnUnits(t *testing.T) {
 	t.Parallel()

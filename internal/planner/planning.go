@@ -25,11 +25,14 @@ type wanted struct {
 	spec   *api.TaskGroup
 	asks   []ask
 	limits []limit // of the asks, in their order
-	own    []int   // constraints that the job itself has on each ask
 	judge  *judge
 	live   []*structs.AllocListStub // instances that run and go on, or have done their work
 	kept   bool                     // with what they have
 	was    Pin                      // that the job came with, if any
+
+	// How many constraints are the job's own: on the group, and on each ask.
+	ownConstraints int
+	own            []int
 }
 
 func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
@@ -109,7 +112,8 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 	if *group.Count < 0 {
 		return nil, fmt.Errorf("group %q has a count of %d", *group.Name, *group.Count)
 	}
-	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was}
+	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was,
+		ownConstraints: len(group.Constraints)}
 	for _, a := range asks {
 		w.own = append(w.own, len(a.device.Constraints))
 	}
