@@ -58,7 +58,7 @@ type pace struct {
 	sweep       time.Duration // attempts that nobody looks after, images that nobody uses
 	assert      time.Duration // claims of running tasks
 	retry       time.Duration // units that another task still holds, a daemon that is away
-	recovery    time.Duration // how long a recovery waits for a daemon that is away
+	recovery    time.Duration // how long a recovery, or a start, waits for a daemon that is away
 	pool        time.Duration // CPUs that tasks share
 	settling    time.Duration // what Nomad may take to recover its tasks after a restart
 }

@@ -116,11 +116,30 @@ func (s *start) prepare() error {
 // run the task from an earlier start.
 func (s *start) findEngine() (err error) {
 	if s.engine == "" { // checkRuntime has not asked: it takes the daemon long to answer
-		if s.engine, err = s.services.engine.ID(s.ctx); err != nil {
+		if s.engine, err = whenBack(s, s.services.engine.ID); err != nil {
 			return err
 		}
 	}
 	return s.services.keeper.refuseElsewhere(ownerOf(s.task), s.engine)
+}
+
+// whenBack asks the daemon, and waits a little for one that is away: a start during its
+// restart should not use up the job's own restarts.
+func whenBack[T any](s *start, question func(context.Context) (T, error)) (answer T, err error) {
+	begun, told := time.Now(), false
+	for {
+		answer, err = question(s.ctx)
+		if !errors.Is(err, docker.ErrUnavailable) || time.Since(begun) >= s.plugin.pace.recovery {
+			return answer, err
+		}
+		if !told {
+			s.plugin.announcer.tell(s.task, "Waiting for Docker: "+err.Error())
+			told = true
+		}
+		if !pause(s.ctx, s.plugin.pace.retry) {
+			return answer, err
+		}
+	}
 }
 
 // launch claims the slices and runs the container.
@@ -159,7 +178,7 @@ func (s *start) checkRuntime() error {
 	if err != nil || !s.order.hasGPU() {
 		return err
 	}
-	info, err := s.services.engine.Info(s.ctx)
+	info, err := whenBack(s, s.services.engine.Info)
 	if err != nil {
 		return fmt.Errorf("docker cannot be asked for its runtimes: %w", err)
 	}

@@ -319,3 +319,28 @@ func (e *crashedEngine) Start(ctx context.Context, id string) error {
 	}
 	return e.fakeEngine.Start(ctx, id)
 }
+
+// A daemon that restarts costs a start time, and none of the job's restarts.
+func TestStartWhileTheDaemonRestarts(t *testing.T) {
+	t.Parallel()
+	for _, hasSlice := range []bool{false, true} {
+		w := newWorld(t)
+		d := w.boot()
+		d.plugin.pace.recovery = time.Minute
+		var bookings []allocator.Booking
+		if hasSlice {
+			bookings = append(bookings, slice(gpuA, 1))
+		}
+		task := w.task(``, bookings...)
+		w.engine.setAway(true)
+		started := make(chan error, 1)
+		go func() {
+			_, _, err := d.StartTask(task)
+			started <- err
+		}()
+		eventually(t, func() bool { return d.told("Waiting for Docker") })
+		w.engine.setAway(false)
+		must.NoError(t, <-started)
+		must.SliceLen(t, 1, w.engine.running())
+	}
+}
