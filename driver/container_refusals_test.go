@@ -90,3 +90,19 @@ func TestLinksOutOfTheAllocationAreRefused(t *testing.T) {
 	must.NoError(t, os.Mkdir(filepath.Join(o.task.TaskDir().LocalDir, "real"), 0o755))
 	must.True(t, strings.HasSuffix(build(t, o).Host.Binds[4], "local/inner/sub:/x"))
 }
+
+// The directories that every task has mounted are no exception.
+func TestLinksInThePlaceOfTheTaskDirectoriesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"alloc", "app/local", "app/secrets"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrder(t, ``, ``)
+			path := filepath.Join(o.task.AllocDir, name)
+			must.NoError(t, os.RemoveAll(path))
+			must.NoError(t, os.Symlink("/etc", path))
+			_, _, err := o.build()
+			must.ErrorContains(t, err, "it leaves the allocation's directory")
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 // container. Binds and mounts are kept apart, as they are in Docker: it creates a
 // missing source of a bind and refuses one of a mount.
 func (b *blueprint) storage() error {
-	b.allocationDirs()
+	if err := b.allocationDirs(); err != nil {
+		return err
+	}
 	for _, volume := range b.job.Volumes {
 		bind, err := b.volume(volume)
 		if err != nil {
@@ -45,15 +48,22 @@ func (b *blueprint) storage() error {
 	return nil
 }
 
-// allocationDirs are the directories that Nomad promises to every task.
-func (b *blueprint) allocationDirs() {
+// allocationDirs are the directories that Nomad promises to every task. A job can mount
+// what they lie in, and a task then put links in their place.
+func (b *blueprint) allocationDirs() error {
 	dirs := b.task.TaskDir()
-	b.host.Binds = append(b.host.Binds, b.bind(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath, ""))
-	b.guardLogs(dirs.SharedAllocDir, allocdir.SharedAllocContainerPath)
-	b.host.Binds = append(b.host.Binds,
-		b.bind(dirs.LocalDir, allocdir.TaskLocalContainerPath, ""),
-		b.bind(dirs.SecretsDir, allocdir.TaskSecretsContainerPath, ""),
-	)
+	for _, dir := range []struct{ source, target string }{
+		{dirs.SharedAllocDir, allocdir.SharedAllocContainerPath},
+		{dirs.LocalDir, allocdir.TaskLocalContainerPath},
+		{dirs.SecretsDir, allocdir.TaskSecretsContainerPath},
+	} {
+		if _, err := b.paths().source(dir.source); err != nil {
+			return fmt.Errorf("cannot mount the task's directory at %s: %w", dir.target, err)
+		}
+		b.host.Binds = append(b.host.Binds, b.bind(dir.source, dir.target, ""))
+		b.guardLogs(dir.source, dir.target)
+	}
+	return nil
 }
 
 // volume turns "source:target[:mode]" into a bind. With a volume driver the source
@@ -135,7 +145,7 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 	if err := checkTarget(m.Target); err != nil {
 		return mount.Mount{}, err
 	}
-	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly}
+	out := mount.Mount{Type: cmp.Or(mount.Type(m.Type), mount.TypeVolume), Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly}
 	switch out.Type {
 	case mount.TypeTmpfs:
 		if m.Source != "" {

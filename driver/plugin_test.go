@@ -133,6 +133,7 @@ func TestSignalAndExec(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	must.NoError(t, d.SignalTask(task.ID, "SIGHUP"))
+	must.ErrorContains(t, d.SignalTask(task.ID, ""), "no signal to send")
 	must.Eq(t, []string{"got SIGHUP"}, w.engine.running()[0].lines)
 
 	result, err := d.ExecTask(task.ID, []string{"date"}, time.Second)

@@ -71,6 +71,9 @@ func (p *Plugin) SignalTask(id, signal string) error {
 	if err != nil {
 		return err
 	}
+	if signal == "" { // which Docker takes for SIGKILL
+		return fmt.Errorf("no signal to send to task %q: name one, such as SIGHUP", h.task.Name)
+	}
 	ctx, cancel := context.WithTimeout(p.ctx, settleTimeout)
 	defer cancel()
 	return s.engine.Signal(ctx, h.container, signal)
