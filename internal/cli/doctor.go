@@ -33,9 +33,9 @@ be told depends on who was asked: the table always; Nomad if its address is
 given; on a node also Docker, whose containers prove what runs.
 
 Tasks that start or end make the table, Nomad and Docker differ for a moment: a
-claim, a task or a container counts only once it has been so for 2 minutes; a
-claim without a container for 10 if Nomad is not asked, since an image may be on
-its way; and a node without a lease is dead once it has been silent for 10.
+claim, a task or a container counts only once it is 2 minutes old; a claim
+without a container once it is 10, if Nomad is not asked, since an image may be
+on its way. A node without a lease is dead once it has been silent for 10.
 
 --fix does what is proven to harm nothing that runs. Of the rest it asks one by
 one, or does it with --yes. What changed meanwhile is left alone.`

@@ -118,9 +118,6 @@ func TestDiagnose(t *testing.T) {
 		"task ended just now": {wrong: seq(noContainer, func(c *clinic) {
 			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
 		})},
-		"allocation ended just now": {wrong: seq(ended, noContainer, func(c *clinic) {
-			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
-		})},
 		"no container, no Nomad":                     {wrong: seq(noNomad, noContainer), kind: doctor.Leak, safe: true},
 		"another node's, no Nomad":                   {wrong: seq(noNomad, elsewhere)},
 		"claim is gone":                              {wrong: noClaim, kind: doctor.Phantom},

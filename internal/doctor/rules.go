@@ -99,7 +99,7 @@ func (e Evidence) gone(claim allocator.Claim) (what string, proven bool) {
 		return "Nomad does not know its allocation", here
 	case alloc.Lost:
 		return "Nomad has lost its node", here
-	case alloc.Ended && e.Now.Sub(task.Since) > grace:
+	case alloc.Ended:
 		return "Nomad says that its allocation has ended", true
 	case task.Ended && e.Now.Sub(task.Since) > grace:
 		return "Nomad says that its task has ended", true
