@@ -30,12 +30,17 @@ func TestServedAsDocker(t *testing.T) {
 	t.Run("a group goes on", func(t *testing.T) { testGroupGoesOn(t, group, held[group.ID]) })
 	t.Run("an unchanged job", testUnchangedJob)
 	t.Run("an unchanged Connect job", testConnectUnchanged)
+	t.Run("a task is handed back", testHandedBack)
 }
 
 // serveAs starts the agent anew with the driver under that name.
 func (c *cluster) serveAs(t *testing.T, driver string) {
 	t.Helper()
-	c.env = append(c.env, "GPU_MEM_DRIVER_NAME="+driver)
+	setting := "GPU_MEM_DRIVER_NAME=" + driver
+	if c.env[len(c.env)-1] == setting {
+		return
+	}
+	c.env = append(c.env, setting)
 	c.nomadScript(t, "stop")
 	c.nomadScript(t, "start")
 	eventually(t, startTime, "the node has driver "+driver, func() error {
@@ -150,6 +155,23 @@ func testConnectUnchanged(t *testing.T) {
 		must.False(t, strings.HasPrefix(shared.container(t, id).Name, "nomad_init_"))
 	}
 	shared.waitProxy(t, "unchanged-mesh")
+}
+
+// Nomad's own driver knows the handles of this one, should somebody turn back.
+func testHandedBack(t *testing.T) {
+	alloc := shared.start(t, gpuJob("handed-back", 0, onDocker))
+	containers := shared.containers(t, alloc.ID)
+	shared.serveAs(t, "gpu-docker")
+	must.Eq(t, alloc.ID, shared.waitRunning(t, "handed-back").ID)
+	must.Eq(t, containers, shared.containers(t, alloc.ID))
+	shared.waitTicks(t, alloc, "handed-back", 10)
+	shared.remove(t, "handed-back")
+	eventually(t, startTime, "its container is gone", func() error {
+		if left := shared.containers(t, alloc.ID); len(left) > 0 {
+			return fmt.Errorf("%d containers", len(left))
+		}
+		return nil
+	})
 }
 
 // waitProxy waits until Consul knows the service's proxy.
