@@ -42,7 +42,7 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		stdout:     &fifo{path: h.task.StdoutPath, dir: h.task.AllocDir},
 		stderr:     &fifo{path: h.task.StderrPath, dir: h.task.AllocDir},
 	}
-	if h.builtin && position == (docker.LogPosition{}) && !c.takeOverLogs(h.ctx) {
+	if h.builtin && !c.takeOverLogs(h.ctx) {
 		return
 	}
 	c.run(h.ctx)

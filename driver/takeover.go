@@ -46,17 +46,20 @@ func builtinBookings(task *drivers.TaskConfig) ([]allocator.Booking, error) {
 }
 
 // takeOverLogs ends the process that has copied the task's output until now, once the
-// pipes have another writer, and goes on from there. What is written in the moment
+// pipes have another writer, and goes on from there. An earlier process of this plugin may
+// have come half the way. What is written in the moment
 // between may come twice.
 func (c *logCopier) takeOverLogs(ctx context.Context) bool {
 	if !c.openPipes(ctx) {
 		return false
 	}
-	now := docker.LogMark{Time: time.Now()}
-	c.position = docker.LogPosition{Stdout: now, Stderr: now}
-	c.saveCheckpoint()
-	if !pause(ctx, handoverTime) {
-		return false
+	if c.position == (docker.LogPosition{}) {
+		now := docker.LogMark{Time: time.Now()}
+		c.position = docker.LogPosition{Stdout: now, Stderr: now}
+		c.saveCheckpoint()
+		if !pause(ctx, handoverTime) {
+			return false
+		}
 	}
 	if err := endBuiltinLogger(c.handle.logger); err != nil {
 		c.plugin.logger.Warn("Nomad's own driver goes on copying a task's output, which comes twice", "task_id", c.handle.task.ID, "error", err)
