@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,13 +87,19 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 // gone waits until the daemon no longer knows the container.
 func (c *Client) gone(ctx context.Context, id string) error {
 	poll := c.timing.poll()
+	var away error
 	for {
 		_, err := c.Inspect(ctx, id)
-		if errors.Is(err, ErrNotFound) {
+		switch {
+		case errors.Is(err, ErrNotFound):
 			return nil
+		case errors.Is(err, ErrUnavailable):
+			away = err
+		case ctx.Err() == nil:
+			away = nil
 		}
 		if err := poll.wait(ctx); err != nil {
-			return err
+			return cmp.Or(away, err)
 		}
 	}
 }
@@ -107,9 +114,10 @@ func (c *Client) patience(ctx context.Context, id string, limit time.Duration) (
 		short(id), limit.Round(time.Millisecond), ErrStuck, context.DeadlineExceeded))
 }
 
-// stuckOr puts the cause of ctx, if that has ended, in the place of the error it led to.
+// stuckOr puts the cause of ctx, if that has ended, in the place of the error it led to. Of a daemon that was away it is not
+// known what the time went by with.
 func stuckOr(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) {
 		return context.Cause(ctx)
 	}
 	return err

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -64,7 +65,7 @@ func TestContainerThatCannotBeKilled(t *testing.T) {
 	must.ErrorIs(t, c.Remove(t.Context(), "x"), ErrStuck)
 
 	c.timing.stopGrace, c.timing.removeGrace = time.Hour, time.Hour
-	bounded, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	bounded, end := context.WithTimeout(t.Context(), 2*time.Second)
 	defer end()
 	must.ErrorIs(t, c.Remove(bounded, "x"), ErrStuck, must.Sprint("within the caller's time"))
 
@@ -72,6 +73,25 @@ func TestContainerThatCannotBeKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	must.ErrorIs(t, c.Stop(ctx, "x", "", time.Hour), context.Canceled)
+}
+
+// A daemon that is away says nothing of a container, so it is not stuck.
+func TestDaemonAwayIsNotStuck(t *testing.T) {
+	t.Parallel()
+	for name, daemon := range map[string]*fakeDaemon{
+		"from the beginning": {handler: map[string]http.Handler{
+			"DELETE /containers/x": http.HandlerFunc(dropped), "POST /containers/x/stop": http.HandlerFunc(dropped)}},
+		"while it is removed": {handler: map[string]http.Handler{
+			"DELETE /containers/x": answer(http.StatusNoContent, ""), "GET /containers/x/json": http.HandlerFunc(dropped),
+			"POST /containers/x/stop": http.HandlerFunc(dropped)}},
+	} {
+		c := daemon.start(t, Config{})
+		c.timing.stopGrace, c.timing.removeGrace, c.timing.retryFirst = 50*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
+		for _, err := range []error{c.Remove(t.Context(), "x"), c.Stop(t.Context(), "x", "", 0)} {
+			must.ErrorIs(t, err, ErrUnavailable, must.Sprint(name))
+			must.False(t, errors.Is(err, ErrStuck), must.Sprint(name))
+		}
+	}
 }
 
 func TestRemoveWaitsUntilItIsGone(t *testing.T) {

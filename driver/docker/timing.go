@@ -1,7 +1,9 @@
 package docker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -32,7 +34,8 @@ var defaultTiming = timing{
 	drainGrace:    500 * time.Millisecond,
 }
 
-// retry calls op until it succeeds, fails for good, or was tried often enough. The last error is returned.
+// retry calls op until it succeeds, fails for good, or was tried often enough. The last error is returned; it is that the
+// daemon was away also if ctx ended while it was.
 //
 // A daemon that is away comes back: it is waited for, for about a minute. An internal error mostly comes from the job (a user
 // or a runtime that does not work), and so it is told to its owner sooner.
@@ -41,12 +44,16 @@ func (t timing) retry(ctx context.Context, op func() error) error {
 	pause.InitialInterval = t.retryFirst
 	pause.Multiplier = 4
 	failed := uint(0) // with an internal error
+	var away error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := op()
-		if err == nil {
+		switch {
+		case err == nil:
 			return struct{}{}, nil
-		}
-		if !unreachable(err) {
+		case errors.Is(sentinel(err), ErrUnavailable):
+			away = err
+		case ctx.Err() == nil:
+			away = nil
 			failed++
 		}
 		if !passing(err) || failed >= t.errorTries {
@@ -54,7 +61,10 @@ func (t timing) retry(ctx context.Context, op func() error) error {
 		}
 		return struct{}{}, err
 	}, backoff.WithBackOff(pause), backoff.WithMaxTries(t.awayTries), backoff.WithMaxElapsedTime(0))
-	return err
+	if err != nil {
+		return cmp.Or(away, err)
+	}
+	return nil
 }
 
 // poller paces a loop that asks the daemon again and again.
