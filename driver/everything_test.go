@@ -242,6 +242,20 @@ func TestEveryImageOptionInDocker(t *testing.T) {
 	}, request)
 }
 
+// Without a login of the job's own, the client's are asked for one.
+func TestNoImageOptionInDocker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = "image_pull_timeout = \"7m\"\npull_activity_timeout = \"3m\""
+	for _, auth := range []string{``, `auth {}`, `auth { server_address = "registry.local:5000" }`} {
+		_, _, err := w.boot().StartTask(w.task(auth))
+		must.NoError(t, err)
+		request := w.engine.lastPull()
+		request.Progress = nil
+		must.Eq(t, docker.PullRequest{Ref: "local/app:1", Timeout: 7 * time.Minute, IdleTimeout: 3 * time.Minute}, request)
+	}
+}
+
 func TestEveryPluginOption(t *testing.T) {
 	t.Parallel()
 	config := everyPluginOption(t)

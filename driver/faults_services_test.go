@@ -72,7 +72,10 @@ func TestFaultConsulAwayAtStop(t *testing.T) {
 	d := w.boot()
 	task, _ := w.started(d, slice(gpuA, 1), slice(gpuB, 2))
 	agent.Kill()
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
 	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
+	<-results // Nomad destroys what it has seen to end
 	must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not given back yet")
 	must.Zero(t, w.engine.count())
 	d.kill()

@@ -136,7 +136,10 @@ func TestReleaseIsRetried(t *testing.T) {
 			_, _, err := d.StartTask(task)
 			must.NoError(t, err)
 			w.store.Fail(allocator.ErrUnavailable)
+			results, err := d.WaitTask(t.Context(), task.ID)
+			must.NoError(t, err)
 			must.NoError(t, d.StopTask(task.ID, time.Second, ""), must.Sprint("a stop needs no table"))
+			<-results // Nomad destroys what it has seen to end
 			eventually(t, func() bool {
 				status, err := d.InspectTask(task.ID)
 				return err == nil && status.State == drivers.TaskStateExited
