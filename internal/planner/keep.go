@@ -59,7 +59,7 @@ func (w *wanted) take(running *api.TaskGroup) {
 			w.setMeta(key, value)
 		}
 	}
-	if n := len(running.Constraints); n > 0 && isOneOf(running.Constraints[n-1], targetNode) {
+	if n := len(running.Constraints); listOf(running) != nil {
 		w.spec.Constraints = append(w.spec.Constraints, running.Constraints[n-1])
 	}
 	n := len(running.Affinities) - preferences(running.Affinities, targetNode)

@@ -39,7 +39,7 @@ func (w *wanted) confine(nodes []string) {
 	switch last := len(own) - 1; {
 	case len(nodes) > 0:
 		own = append(own, constraint(targetNode, nodes))
-	case last >= 0 && isOneOf(own[last], targetNode):
+	case last >= 0 && isNodeList(own[last]):
 		own = append(own, own[last])
 	}
 	w.spec.Constraints = own
@@ -56,15 +56,16 @@ func unpin(group *api.TaskGroup) {
 	if delete(group.Meta, MetaPlanned); len(group.Meta) == 0 {
 		group.Meta = nil
 	}
-	isNodes := func(c *api.Constraint) bool { return isOneOf(c, targetNode) }
-	group.Constraints = withoutLast(group.Constraints, isNodes)
-	group.Affinities = group.Affinities[:len(group.Affinities)-preferences(group.Affinities, targetNode)]
+	if listOf(group) != nil {
+		group.Constraints = withoutLast(group.Constraints, 1)
+	}
+	group.Affinities = withoutLast(group.Affinities, preferences(group.Affinities, targetNode))
 	for i, d := range devices(group) {
 		if i < len(added) {
 			n, _ := strconv.Atoi(added[i]) // 0 if there is no such meta
-			d.device.Constraints = d.device.Constraints[:len(d.device.Constraints)-min(max(n, 0), len(d.device.Constraints))]
+			d.device.Constraints = withoutLast(d.device.Constraints, n)
 		}
-		d.device.Affinities = d.device.Affinities[:len(d.device.Affinities)-preferences(d.device.Affinities, targetGPU)]
+		d.device.Affinities = withoutLast(d.device.Affinities, preferences(d.device.Affinities, targetGPU))
 	}
 }
 
@@ -104,15 +105,10 @@ func preferences(all []*api.Affinity, target string) int {
 	return n
 }
 
-func isOneOf(c *api.Constraint, target string) bool { return c.LTarget == target && c.Operand == oneOf }
+func isNodeList(c *api.Constraint) bool { return c.LTarget == targetNode && c.Operand == oneOf }
 
-// withoutLast drops the last element if it is one of those.
-func withoutLast[T any](all []T, is func(T) bool) []T {
-	if n := len(all); n > 0 && is(all[n-1]) {
-		return all[:n-1]
-	}
-	return all
-}
+// withoutLast drops so many elements from the end.
+func withoutLast[T any](all []T, n int) []T { return all[:len(all)-min(max(n, 0), len(all))] }
 
 // withNode adds a node that is not there yet, unless there are so many already.
 func withNode(list []string, node string, most int) []string {

@@ -69,7 +69,7 @@ func waits(instances int) string {
 
 // listOf returns the nodes that a group is confined to, nil if it is not.
 func listOf(group *api.TaskGroup) []string {
-	if n := len(group.Constraints); n > 0 && isOneOf(group.Constraints[n-1], targetNode) {
+	if n := len(group.Constraints); n > 0 && isNodeList(group.Constraints[n-1]) {
 		return strings.Split(group.Constraints[n-1].RTarget, ",")
 	}
 	return nil
