@@ -194,8 +194,10 @@ func TestFingerprint(t *testing.T) {
 	must.StrContains(t, fourth.HealthDescription, "dial 127.0.0.1:1")
 	w.store.Fail(fmt.Errorf("dial 127.0.0.1:2: %w", allocator.ErrUnavailable))
 
-	must.NoError(t, os.RemoveAll(filepath.Join(w.stateDir, "attempts")))
-	must.NoError(t, os.WriteFile(filepath.Join(w.stateDir, "attempts"), nil, 0o600)) // not a directory
+	attempts := filepath.Join(w.stateDir, "attempts")
+	eventually(t, func() bool { // the plugin may make it anew in between
+		return os.RemoveAll(attempts) == nil && os.WriteFile(attempts, nil, 0o600) == nil // not a directory
+	})
 	unwritable := <-prints
 	must.Eq(t, drivers.HealthStateUnhealthy, unwritable.Health)
 	must.StrContains(t, unwritable.HealthDescription, "cannot be noted in state_dir")
