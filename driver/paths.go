@@ -27,6 +27,11 @@ func (b *blueprint) paths() hostPaths {
 // source returns the absolute path that a job means, if the job may use it. Inside
 // the allocation's directory a link must not lead out of it: the task could have
 // made the link itself in an earlier run.
+//
+// Docker resolves the path once more, by name, when it starts the container. Another
+// task of the same group that runs meanwhile, and has the directory mounted, may put a
+// link there in between; no name that Docker would take stands for what was checked.
+// Who must keep such jobs out can only forbid groups of several tasks.
 func (p hostPaths) source(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(p.taskDir, path)
