@@ -61,10 +61,11 @@ func (f *fifo) find() (*os.File, error) {
 // be written again, in pieces of any size. The error matches syscall.EPIPE if the reader
 // has gone away.
 func (f *fifo) write(ctx context.Context, data []byte) error {
-	stop := context.AfterFunc(ctx, func() { _ = f.file.SetWriteDeadline(time.Now()) })
+	file := f.file // what runs after ctx may outlast this call, and the file its place here
+	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Now()) })
 	defer stop()
 	skip := min(f.taken, len(data))
-	n, err := f.file.Write(data[skip:])
+	n, err := file.Write(data[skip:])
 	if err != nil {
 		f.taken = max(f.taken, skip+n)
 		return err
