@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,26 @@ func TestConfigDefaults(t *testing.T) {
 			must.Eq(t, "consul", s.Table.Store)
 			must.Eq(t, "gpu-mem", s.Table.Prefix)
 		})
+	}
+}
+
+// An agent's configuration in JSON may have null for what it leaves out.
+func TestConfigNullIsUnset(t *testing.T) {
+	t.Parallel()
+	bodies := []string{
+		`"gc":{"image":null,"image_delay":null,"dangling_containers":null}`, `"gc":{"dangling_containers":{"period":null}}`, `"volumes":{"enabled":null}`,
+	}
+	for key := range configSpec().GetObject().GetAttributes() {
+		bodies = append(bodies, fmt.Sprintf("%q:null", key))
+	}
+	want, err := parseConfig(t, ``).settings()
+	must.NoError(t, err)
+	for _, body := range bodies {
+		var c Config
+		hclutils.NewConfigParser(configSpec()).ParseJson(t, `{"Config":{`+body+`}}`, &c)
+		got, err := c.settings()
+		must.NoError(t, err)
+		must.Eq(t, want.Config, got.Config, must.Sprint(body))
 	}
 }
 
