@@ -2,6 +2,7 @@ package docker
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -93,8 +94,10 @@ func newTerminal(r io.Reader) *terminal {
 	return &terminal{r: bufio.NewReaderSize(r, partLen)}
 }
 
-// ahead is false: people look at terminals.
-func (t *terminal) ahead() bool { return false }
+func (t *terminal) ahead() bool {
+	there, _ := t.r.Peek(t.r.Buffered())
+	return bytes.IndexByte(there, '\n') >= 0
+}
 
 func (t *terminal) next() (frame, error) {
 	stamp, err := t.r.Peek(stampLen + 1)

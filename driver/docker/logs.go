@@ -114,9 +114,13 @@ func (f *follower) reopen() {
 	f.stderr.reopen()
 }
 
-// copy delivers a stream to its end. Pieces wait for the next ones only as long as those are at hand.
+// breath is how long copy lets a stream that brings little at a time gather more.
+const breath = time.Millisecond
+
+// copy delivers a stream to its end. Pieces wait for the next ones only as long as those are at hand. The daemon writes each
+// line by itself: a reader that is awake for each costs daemon, driver and collector more than the lines do.
 func (f *follower) copy(stream frames) error {
-	for {
+	for got := 0; ; {
 		piece, err := stream.next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -127,11 +131,17 @@ func (f *follower) copy(stream frames) error {
 		if err := f.deliver(piece); err != nil {
 			return err
 		}
-		if !stream.ahead() {
-			if err := f.flush(); err != nil {
-				return err
-			}
+		got += len(piece.data)
+		if stream.ahead() {
+			continue
 		}
+		if err := f.flush(); err != nil {
+			return err
+		}
+		if got < atOnce/2 {
+			time.Sleep(breath)
+		}
+		got = 0
 	}
 }
 
