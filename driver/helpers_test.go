@@ -48,6 +48,11 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
+// earlier is the table an hour ago.
+func (w *world) earlier() *allocator.Table {
+	return allocator.NewTable(w.store, allocator.WithClock(func() time.Time { return time.Now().Add(-time.Hour) }))
+}
+
 // keptTable outlives the plugins that close it.
 type keptTable struct{ *allocator.Table }
 

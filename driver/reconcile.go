@@ -9,6 +9,10 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
+// bareAge is how old a claim without a container must be to be left behind. Another
+// process may serve this node under another name, and be about to create it.
+const bareAge = 2 * time.Minute
+
 // strayAge is how long after its start the plugin leaves containers to Nomad, which asks
 // for its tasks one after the other.
 const strayAge = 2 * time.Minute
@@ -133,6 +137,9 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 	var failed []error
 	for _, claim := range found.Claims() {
 		if k.home.whose(gpu, claim) != own {
+			continue
+		}
+		if claim.State == allocator.Claimed && now.Sub(claim.ClaimedAt) < bareAge {
 			continue
 		}
 		gone, err := k.release(ctx, gpu, claim)

@@ -125,7 +125,7 @@ func TestClaimsOnAllGPUsOfTheNode(t *testing.T) {
 	openHome(w.stateDir).learn(allocator.Owner{Node: "node", NodeName: "node-1"}, nil) // an earlier process
 	left := allocator.Owner{Job: "gone", Task: "app", Alloc: "gone", Node: "node", NodeName: "node-1"}
 	theirs := allocator.Owner{Job: "job", Task: "app", Alloc: "theirs", Node: "n2", NodeName: "node-2"}
-	must.NoError(t, w.table.Claim(t.Context(), left, "old", []allocator.Booking{slice(gpuB, 3)}))
+	must.NoError(t, w.earlier().Claim(t.Context(), left, "old", []allocator.Booking{slice(gpuB, 3)}))
 	must.NoError(t, w.table.Claim(t.Context(), theirs, "x", []allocator.Booking{slice(gpuB, 4)}))
 	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: openHome(w.stateDir).host, GPUs: []allocator.GPUID{gpuB}}))
 	d := w.boot()
