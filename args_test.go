@@ -19,7 +19,7 @@ func TestDriverOptionsOf(t *testing.T) {
 		{args: []string{"--driver-name", "docker"}, want: "docker"},
 		{args: []string{"--driver-name=exec"}, err: `--driver-name=exec: it can be one of ["gpu-docker" "docker"]`},
 		{args: []string{"--driver-name="}, err: "it can be one of"},
-		{args: []string{"--driver-nmae=docker"}, err: "unknown flag: --driver-nmae"},
+		{args: []string{"--drivername=docker"}, err: "unknown flag: --drivername"},
 		{args: []string{"docker"}, err: `unexpected "docker"`},
 		{args: []string{"--help"}, err: "nomad-driver-gpu-docker"},
 	}
