@@ -89,9 +89,15 @@ func endBuiltinLogger(pid int) error {
 // createSandbox starts a group's pause container, or finds the running one.
 func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpec) (sandbox docker.Sandbox, created bool, err error) {
 	if p.name == BuiltinName {
-		taken, err := s.findBuiltinSandbox(p.ctx, alloc)
-		if !errors.Is(err, docker.ErrNotFound) {
-			return taken, false, err
+		taken, err := s.builtinSandbox(p.ctx, alloc)
+		if err == nil && taken.Running {
+			return docker.Sandbox{ID: taken.ID, Key: taken.SandboxKey}, false, nil
+		}
+		if err == nil { // it has ended, and its namespace with it
+			err = s.engine.RemoveSandbox(p.ctx, taken.ID)
+		}
+		if err != nil && !errors.Is(err, docker.ErrNotFound) {
+			return docker.Sandbox{}, false, err
 		}
 	}
 	return s.engine.CreateSandbox(p.ctx, spec)
@@ -100,21 +106,19 @@ func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpe
 // findSandbox finds a group's pause container. docker.ErrNotFound if there is none.
 func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (docker.Sandbox, error) {
 	sandbox, err := s.engine.FindSandbox(ctx, map[string]string{labelSandbox: alloc})
-	if p.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
-		return s.findBuiltinSandbox(ctx, alloc)
+	if p.name != BuiltinName || !errors.Is(err, docker.ErrNotFound) {
+		return sandbox, err
 	}
-	return sandbox, err
+	taken, err := s.builtinSandbox(ctx, alloc)
+	return docker.Sandbox{ID: taken.ID, Key: taken.SandboxKey}, err
 }
 
-// findBuiltinSandbox looks for the running pause container that Nomad's own driver made
-// for a group. docker.ErrNotFound if there is none.
-func (s *services) findBuiltinSandbox(ctx context.Context, alloc string) (docker.Sandbox, error) {
+// builtinSandbox looks for the pause container that Nomad's own driver made for a
+// group. docker.ErrNotFound if there is none.
+func (s *services) builtinSandbox(ctx context.Context, alloc string) (docker.Container, error) {
 	found, err := s.engine.Inspect(ctx, builtinSandbox+alloc)
-	if err != nil {
-		return docker.Sandbox{}, err
+	if err == nil && found.Labels[builtinAlloc] != alloc {
+		err = fmt.Errorf("pause container of Nomad's own driver: %w", docker.ErrNotFound)
 	}
-	if !found.Running || found.Labels[builtinAlloc] != alloc {
-		return docker.Sandbox{}, fmt.Errorf("pause container of Nomad's own driver: %w", docker.ErrNotFound)
-	}
-	return docker.Sandbox{ID: found.ID, Key: found.SandboxKey}, nil
+	return found, err
 }

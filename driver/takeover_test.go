@@ -119,6 +119,26 @@ func TestTakeOverANetwork(t *testing.T) {
 	_, created, err = network.CreateNetwork("another", &drivers.NetworkCreateRequest{})
 	must.NoError(t, err)
 	must.True(t, created)
+
+	must.NoError(t, network.DestroyNetwork(allocID, &drivers.NetworkIsolationSpec{})) // as after a restart of Nomad
+	_, err = w.engine.Inspect(t.Context(), id)
+	must.ErrorIs(t, err, docker.ErrNotFound)
+}
+
+// One that has ended holds no network any more, and makes way for another.
+func TestTakeOverANetworkThatEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.name = BuiltinName
+	id := w.builtinContainer(builtinSandbox+allocID, allocID)
+	must.NoError(t, w.engine.Stop(t.Context(), id, "", 0))
+
+	network := w.boot().DriverPlugin.(drivers.DriverNetworkManager)
+	_, created, err := network.CreateNetwork(allocID, &drivers.NetworkCreateRequest{})
+	must.NoError(t, err)
+	must.True(t, created)
+	_, err = w.engine.Inspect(t.Context(), id)
+	must.ErrorIs(t, err, docker.ErrNotFound)
 }
 
 // builtinTask runs a task as Nomad's own driver does, and returns its handle.
