@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/go-units"
+	"github.com/dustin/go-humanize"
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/tableconfig"
@@ -135,20 +135,21 @@ func (c Config) parsePeriods(s *settings) error {
 	return nil
 }
 
-// parseMiB parses a size in bytes that must be whole MiB.
+// parseMiB parses a size that must be whole MiB: GiB is a power of 2 and GB one of
+// 10, as on the command line.
 func parseMiB(option, text string) (uint64, error) {
 	const example = `want a size such as "1GiB" or "512MiB"`
 	if strings.HasPrefix(strings.TrimSpace(text), "-") {
 		return 0, fmt.Errorf("%s = %q: is negative; %s", option, text, example)
 	}
-	bytes, err := units.RAMInBytes(text)
-	if err != nil || bytes < 0 {
+	bytes, err := humanize.ParseBytes(text)
+	if err != nil {
 		return 0, fmt.Errorf("%s = %q: is not a size; %s", option, text, example)
 	}
-	if bytes%units.MiB != 0 {
+	if bytes%humanize.MiByte != 0 {
 		return 0, fmt.Errorf("%s = %q: is %d bytes, which is not a whole number of MiB; %s", option, text, bytes, example)
 	}
-	return uint64(bytes / units.MiB), nil
+	return bytes / humanize.MiByte, nil
 }
 
 // minPeriod keeps a slip of the pen from becoming a busy loop.
