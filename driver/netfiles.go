@@ -45,7 +45,7 @@ func resolvConf(task *drivers.TaskConfig) (*drivers.MountConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(aside)
+	defer func() { _ = os.RemoveAll(aside) }()
 	made, err := resolvconf.GenerateDNSMount(aside, task.DNS)
 	if err != nil {
 		return nil, err

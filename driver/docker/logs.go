@@ -180,7 +180,8 @@ func (c *cursor) deliver(piece frame) error {
 	} else {
 		c.read = LogMark{Time: piece.at, Count: 1}
 	}
-	if !c.read.isAfter(c.after) && !(c.fresh && c.clockSetBack()) {
+	isNew := c.read.isAfter(c.after) || c.fresh && c.clockSetBack()
+	if !isNew {
 		return nil
 	}
 	c.fresh = true
