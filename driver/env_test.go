@@ -38,8 +38,8 @@ func TestPinWins(t *testing.T) {
 		want:  map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"},
 	}, {
 		name: "no booking: the job's wish for all",
-		task: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "GPU_MEM_LIMIT_MIB": "99999"},
-		want: map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"}, unset: []string{"GPU_MEM_LIMIT_MIB"},
+		task: map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "GPU_MEM_LIMIT_MIB": "99999", "GPU_MEM_FRACTION": "1"},
+		want: map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"}, unset: []string{"GPU_MEM_LIMIT_MIB", "GPU_MEM_FRACTION"},
 	}, {
 		name: "no booking: the job's empty and none",
 		task: map[string]string{"NVIDIA_VISIBLE_DEVICES": "none"},
@@ -49,7 +49,7 @@ func TestPinWins(t *testing.T) {
 		task:  map[string]string{"NVIDIA_VISIBLE_DEVICES": "0"},
 		image: []string{"NVIDIA_VISIBLE_DEVICES=all"},
 		want: map[string]string{
-			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa", "GPU_MEM_LIMIT_MIB": "4096", "GPU_MEM_UNITS": "4",
+			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa", "GPU_MEM_LIMIT_MIB": "4096", "GPU_MEM_UNITS": "4", "GPU_MEM_FRACTION": "0.1666",
 			"NVIDIA_DRIVER_CAPABILITIES": "compute,utility", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 			"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_CLIENT_MEM_FRACTION": "0.1666",
 		},
@@ -57,7 +57,7 @@ func TestPinWins(t *testing.T) {
 		name: "two GPUs in a fixed order", bookings: twoGPUs,
 		task: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-bbbb"},
 		want: map[string]string{
-			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb", "GPU_MEM_LIMIT_MIB": "2048,1024", "GPU_MEM_UNITS": "2,1",
+			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb", "GPU_MEM_LIMIT_MIB": "2048,1024", "GPU_MEM_UNITS": "2,1", "GPU_MEM_FRACTION": "0.0833,0.0416",
 		},
 		unset: []string{"XLA_CLIENT_MEM_FRACTION"},
 	}, {

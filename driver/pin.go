@@ -23,6 +23,7 @@ const (
 //	NVIDIA_VISIBLE_DEVICES  the UUIDs of the booked GPUs
 //	GPU_MEM_LIMIT_MIB       memory of each slice in MiB, in the same order
 //	GPU_MEM_UNITS           number of units of each slice, in the same order
+//	GPU_MEM_FRACTION        each slice as a share of its GPU's whole memory, likewise
 func pinEnv(bookings []allocator.Booking, privileged bool) map[string]string {
 	if len(bookings) == 0 {
 		return map[string]string{visibleDevices: noDevices}
@@ -32,6 +33,7 @@ func pinEnv(bookings []allocator.Booking, privileged bool) map[string]string {
 		visibleDevices:      uuids,
 		"GPU_MEM_LIMIT_MIB": listed(bookings, func(b allocator.Booking) string { return strconv.FormatUint(b.MiB(), 10) }),
 		"GPU_MEM_UNITS":     listed(bookings, func(b allocator.Booking) string { return strconv.Itoa(len(b.Units)) }),
+		"GPU_MEM_FRACTION":  listed(bookings, fraction),
 	}
 	if privileged {
 		// A privileged container has every device node: this at least keeps
@@ -64,10 +66,17 @@ func defaultEnv(bookings []allocator.Booking, isSet func(key string) bool) map[s
 // xlaFraction is the share of the GPU's whole memory that JAX may take. It speaks
 // of one GPU, and JAX refuses the new and the old name side by side.
 func xlaFraction(bookings []allocator.Booking, isSet func(string) bool) string {
-	if len(bookings) != 1 || bookings[0].TotalMiB == 0 || isSet("XLA_PYTHON_CLIENT_MEM_FRACTION") {
+	if len(bookings) != 1 || isSet("XLA_PYTHON_CLIENT_MEM_FRACTION") {
 		return ""
 	}
-	share := float64(bookings[0].MiB()) / float64(bookings[0].TotalMiB)
+	return fraction(bookings[0])
+}
+
+// fraction is a slice as a share of its GPU's whole memory, of which frameworks
+// speak. It is rounded down, so that a GPU's slices together never exceed it.
+func fraction(b allocator.Booking) string {
+	whole := max(b.TotalMiB, uint64(b.Of)*b.UnitMiB)
+	share := float64(b.MiB()) / float64(whole)
 	return fmt.Sprintf("%.4f", math.Floor(share*10_000)/10_000)
 }
 
@@ -82,7 +91,8 @@ func reservedKey(key string) bool {
 		"NVIDIA_IMEX_CHANNELS",       // memory of other nodes
 		"NVIDIA_NVSWITCH",            // fabric management
 		"GPU_MEM_LIMIT_MIB",
-		"GPU_MEM_UNITS":
+		"GPU_MEM_UNITS",
+		"GPU_MEM_FRACTION":
 		return true
 	}
 	for _, prefix := range []string{
