@@ -19,6 +19,7 @@ import (
 // then defaults for what neither task nor image set; then the pin. A bare key takes
 // a variable of the image away.
 func environment(task, device map[string]string, image []string, bookings []allocator.Booking, privileged bool) (env, remarks []string) {
+	task = asRead(task)
 	fromImage := parseEnv(image)
 	merged := map[string]string{}
 	for key, value := range task {
@@ -66,6 +67,20 @@ func overruled(task, device, pin map[string]string) []string {
 		remarks = append(remarks, fmt.Sprintf("%s=%q in the task's environment was %s: GPUs are given by device blocks only", key, value, effect))
 	}
 	return remarks
+}
+
+// asRead is an environment as those read it who get it as a list of "name=value": a
+// name ends at its first "=". One that a job wrote with an "=" in it would else be
+// another name to this driver than to the NVIDIA runtime.
+func asRead(env map[string]string) map[string]string {
+	read := make(map[string]string, len(env))
+	for _, written := range slices.Sorted(maps.Keys(env)) {
+		name, value, _ := strings.Cut(written+"="+env[written], "=")
+		if _, twice := read[name]; !twice { // the one without comes first
+			read[name] = value
+		}
+	}
+	return read
 }
 
 func parseEnv(list []string) map[string]string {

@@ -69,6 +69,16 @@ func TestPinWins(t *testing.T) {
 		image: []string{"NVIDIA_DRIVER_CAPABILITIES=all", "XLA_PYTHON_CLIENT_MEM_FRACTION=.5", "OTHER=1"},
 		unset: []string{"NVIDIA_DRIVER_CAPABILITIES", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "OTHER"},
 	}, {
+		name: "a name with a value in it", bookings: oneGPU,
+		task: map[string]string{
+			"NVIDIA_VISIBLE_DEVICES=all,": "x", "NVIDIA_MIG_CONFIG_DEVICES=all": "", "CUDA_DEVICE_ORDER=FASTEST": "_FIRST",
+			"MINE": "1", "MINE=2": "3", "URL=a": "b",
+		},
+		want: map[string]string{
+			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "FASTEST=_FIRST", "MINE": "1", "URL": "a=b",
+		},
+		unset: []string{"NVIDIA_MIG_CONFIG_DEVICES"},
+	}, {
 		name: "ways round the pin", bookings: oneGPU,
 		task: map[string]string{
 			"NVIDIA_MIG_CONFIG_DEVICES": "all", "NVIDIA_MIG_MONITOR_DEVICES": "all", "NVIDIA_IMEX_CHANNELS": "0",
