@@ -46,6 +46,8 @@ policies gpushare100 --list gpushare100
 policies gpuspec33 --list gpuspec33
 policies departures-1.0 --departures 1.0
 policies departures-1.1 --departures 1.1
+unseen=(gpushare40 gpushare60 gpushare80 multigpu50) # no weight was chosen by these
+for list in "${unseen[@]}"; do policies "$list" --list "$list"; done
 
 printf '%-40s %-13s  %-15s %-15s %-15s %s\n' '% of all GPU capacity in use' 'goal/stretch' 'ours' 'ours, learning' 'fgd' 'fgd, learning'
 row 'default, arrivals of 130 %' default 'at 130 %' 95.9 96.1
@@ -54,6 +56,7 @@ row 'gpuspec33, arrivals of 100 %' gpuspec33 'at 100 %' 87.9 89.0
 row 'gpuspec33, arrivals of 130 %' gpuspec33 'at 130 %' 95.5 95.7
 row 'with departures, load 1.0' departures-1.0 'at load 1.0' 94.4 94.6
 row 'with departures, load 1.1' departures-1.1 'at load 1.1' 95.2 95.4
+for list in "${unseen[@]}"; do row "$list, arrivals of 130 %" "$list" 'at 130 %' - -; done
 
 play steered --scheduler nomad --pin shortlist --seeds "$steered_seeds"
 printf '\n%-40s %-13s  %s\n' "through Nomad's scheduler" 'goal/stretch' reached
