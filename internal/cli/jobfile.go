@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,7 +71,9 @@ func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, st
 	}
 	var job *api.Job
 	if json.Valid(text) {
-		job, err = jsonJob(text)
+		if job, _, err = planner.ReadJob(text); err != nil {
+			err = usageError{err}
+		}
 	} else {
 		job, err = f.parse(ctx, client, path, string(text))
 	}
@@ -117,20 +118,6 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 		return io.ReadAll(stdin)
 	}
 	return os.ReadFile(path)
-}
-
-// jsonJob reads a job as `nomad job inspect` or `nomad job run -output` write it.
-func jsonJob(text []byte) (*api.Job, error) {
-	var wrapped struct{ Job json.RawMessage }
-	if err := json.Unmarshal(text, &wrapped); err == nil && len(wrapped.Job) > 0 {
-		text = wrapped.Job
-	}
-	var job api.Job
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if err := decoder.Decode(&job); err != nil || job.ID == nil {
-		return nil, usageError{fmt.Errorf("want a job with an ID, as `nomad job inspect` prints it: %w", err)}
-	}
-	return &job, nil
 }
 
 // variables are those of the flags, as a file of variables has them. Values are

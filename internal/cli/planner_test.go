@@ -136,6 +136,8 @@ func TestPlannerErrors(t *testing.T) {
 	}{
 		{[]string{"plan"}, ExitUsage, "takes one job file"},
 		{[]string{"plan", "/nowhere/job.hcl"}, ExitUsage, "/nowhere/job.hcl"},
+		{[]string{"plan", jobFile(t, "{}")}, ExitUsage, "it has no ID\n"},
+		{[]string{"run", jobFile(t, `{"ID": "x", "TaskGroups": [null]}`)}, ExitUsage, "null in a list"},
 		{[]string{"plan", "--policy=best", file}, ExitUsage, `no placement policy "best"`},
 		{[]string{"plan", "--pin=firm", file}, ExitUsage, `no pin "firm"`},
 		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist=0"},

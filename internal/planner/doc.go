@@ -14,6 +14,7 @@
 //
 //	plan.go        Make, and the Plan that it returns
 //	cluster.go     Cluster, and the picture that placement decides on
+//	jobjson.go     a job as Nomad's API has it
 //	ask.go         what a job's tasks ask for: device blocks, meta, profiles
 //	judge.go       which nodes and GPUs a job allows, by Nomad's own code
 //	planning.go    the work on one job: its groups, and the picture they share

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -76,36 +75,15 @@ func (h *handler) guarded(answer func(http.ResponseWriter, []byte, review)) http
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		body = unwrap(body)
-		var job api.Job
-		if err := json.Unmarshal(body, &job); err != nil || job.ID == nil || hasNull(&job) {
-			http.Error(w, "want a job as Nomad's API has it, with an ID", http.StatusBadRequest)
+		job, body, err := planner.ReadJob(body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
-		answer(w, body, h.review(ctx, &job))
+		answer(w, body, h.review(ctx, job))
 	}
-}
-
-// hasNull reports whether a list of the job has an entry that is nothing. Nomad
-// refuses such a job.
-func hasNull(job *api.Job) bool {
-	return slices.ContainsFunc(job.TaskGroups, func(group *api.TaskGroup) bool {
-		return group == nil || slices.ContainsFunc(group.Tasks, func(task *api.Task) bool {
-			return task == nil || task.Resources != nil && slices.Contains(task.Resources.Devices, nil)
-		})
-	})
-}
-
-// unwrap takes the job out of an object that has it under "Job", as requests to
-// Nomad and those of newer proxies do.
-func unwrap(body []byte) []byte {
-	var wrapped struct{ Job json.RawMessage }
-	if json.Unmarshal(body, &wrapped) == nil && len(wrapped.Job) > 0 {
-		return wrapped.Job
-	}
-	return body
 }
 
 func (h *handler) allowed(r *http.Request) bool {

@@ -192,10 +192,16 @@ func TestBadRequests(t *testing.T) {
 		"[]":                                http.StatusBadRequest,
 		"{}":                                http.StatusBadRequest,
 		`{"ID": 7}`:                         http.StatusBadRequest,
+		`{"ID": ""}`:                        http.StatusBadRequest,
 		`{"ID": "x", "TaskGroups": [null]}`: http.StatusBadRequest,
 		`{"Job": {"ID": "x", "TaskGroups": [{"Tasks": [null]}]}}`:                      http.StatusBadRequest,
 		`{"ID": "x", "TaskGroups": [{"Tasks": [{"Resources": {"Devices": [null]}}]}]}`: http.StatusBadRequest,
-		strings.Repeat(" ", 3000): http.StatusRequestEntityTooLarge,
+		`{"ID": "x", "Constraints": [null]}`:                                           http.StatusBadRequest,
+		`{"ID": "x", "TaskGroups": [{"Affinities": [null]}]}`:                          http.StatusBadRequest,
+		`{"ID": "x", "TaskGroups": [{"Services": [{"Checks": [{}]}, null]}]}`:          http.StatusBadRequest,
+		`{"ID": "x", "TaskGroups": [{"Volumes": {"v": null}}]}`:                        http.StatusBadRequest,
+		`{"ID": "x", "Multiregion": {"Regions": [null]}}`:                              http.StatusBadRequest,
+		strings.Repeat(" ", 3000):                                                      http.StatusRequestEntityTooLarge,
 	} {
 		code, _ := post(t, server, "/v1/patch", body)
 		must.Eq(t, want, code, must.Sprintf("%.20q", body))
