@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -33,14 +34,14 @@ func (c *Cordon) UnmarshalJSON(data []byte) error {
 
 // decodeCordon reads the value of a cordon key; no value is no cordon. The key
 // is a flag: whatever else stands there cordons the GPU too, and counts as the
-// reason.
+// reason, without bytes that are no text: none of those who are told could take them.
 func decodeCordon(value []byte) *Cordon {
 	if value == nil {
 		return nil
 	}
 	var c Cordon
 	if err := json.Unmarshal(value, &c); err != nil {
-		return &Cordon{Reason: string(value)}
+		return &Cordon{Reason: strings.ToValidUTF8(string(value), "\uFFFD")}
 	}
 	return &c
 }

@@ -46,6 +46,7 @@ func TestTable_Cordon_by_hand(t *testing.T) {
 	for value, reason := range map[string]string{
 		"":                           "",
 		"power supply":               "power supply",
+		"caf\xe9 \xff\xfe":           "caf\uFFFD \uFFFD",
 		`{"reason":"rust","by":"x"}`: "rust",
 	} {
 		table, store := newTable(t)

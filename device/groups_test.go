@@ -3,11 +3,13 @@ package device
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/nvml"
 )
 
@@ -143,4 +145,12 @@ func TestSameOffer(t *testing.T) {
 		must.Eq(t, tc.same, sameOffer(base, next), must.Sprint(name))
 		must.Eq(t, tc.same, reflect.DeepEqual(deviceGroups(base), deviceGroups(next)), must.Sprint(name))
 	}
+}
+
+// Nomad keeps the reason once for each unit of the GPU.
+func TestReasonOfACordonIsCut(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, "cordoned: fan", cordoned(allocator.Cordon{Reason: "fan"}))
+	long := cordoned(allocator.Cordon{Reason: strings.Repeat("ä", 500_000)})
+	must.Eq(t, "cordoned: "+strings.Repeat("ä", maxReason)+"…", long)
 }

@@ -109,9 +109,16 @@ func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 	}
 }
 
+// maxReason is how many characters of a cordon's reason Nomad is told: it keeps them
+// once for each unit. The table has the rest.
+const maxReason = 200
+
 func cordoned(c allocator.Cordon) string {
 	if c.Reason == "" {
 		return "cordoned"
+	}
+	if reason := []rune(c.Reason); len(reason) > maxReason {
+		return "cordoned: " + string(reason[:maxReason]) + "…"
 	}
 	return "cordoned: " + c.Reason
 }

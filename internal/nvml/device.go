@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -99,13 +100,19 @@ func (d *device) readInstances(parent GPU) []GPU {
 	return instances
 }
 
+// name is the product name. What is no text in it is replaced: Nomad ends a plugin
+// that sends such a string.
+func (d *device) name() string {
+	return strings.ToValidUTF8(must(d, "nvmlDeviceGetName", d.GetName), "\uFFFD")
+}
+
 // readInstance reads what an instance has of its own; the rest is its GPU's.
 func readInstance(d *device, parent GPU) GPU {
 	instance := parent
 	instance.Parent, instance.MIGEnabled = parent.UUID, false
 	instance.UtilizationPct, instance.MemoryBusyPct = nil, nil
 	instance.UUID = must(d, "nvmlDeviceGetUUID", d.GetUUID)
-	instance.Name = must(d, "nvmlDeviceGetName", d.GetName)
+	instance.Name = d.name()
 	instance.MIGProfile = migProfile(instance.Name)
 	instance.GPUInstance = may(d, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId)
 	d.readMemory(&instance)

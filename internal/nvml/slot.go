@@ -53,7 +53,7 @@ func (s *slot) meet(d *device) traits {
 		return *s.known
 	}
 	s.known = nil
-	met := traits{GPU: GPU{Index: s.index, UUID: uuid, Name: must(d, "nvmlDeviceGetName", d.GetName)}}
+	met := traits{GPU: GPU{Index: s.index, UUID: uuid, Name: d.name()}}
 	met.canMIG = d.canMIG()
 	d.describe(&met.GPU)
 	if d.err == nil && !d.doubtful {
