@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 )
@@ -96,10 +98,24 @@ func (c Config) validateConsul() error {
 	if c.Prefix == "" || c.Prefix != strings.Trim(c.Prefix, "/") || strings.Contains(c.Prefix, "//") {
 		return fmt.Errorf("table.prefix = %q: want a Consul KV path without slashes at its ends", c.Prefix)
 	}
+	if !addressable(c.Prefix) {
+		return fmt.Errorf("table.prefix = %q: Consul cannot be asked for keys with \".\" or \"..\" between slashes, or with what cannot be seen", c.Prefix)
+	}
 	if !validAddress(c.Address) {
 		return fmt.Errorf("table.address = %q: want host:port, an http or https URL, or unix:///path", c.Address)
 	}
 	return nil
+}
+
+// addressable reports whether what is written below a prefix is also found there:
+// reads name keys in a URL's path, of which servers take out some elements.
+func addressable(prefix string) bool {
+	for element := range strings.SplitSeq(prefix, "/") {
+		if element == "." || element == ".." {
+			return false
+		}
+	}
+	return utf8.ValidString(prefix) && !strings.ContainsFunc(prefix, unicode.IsControl)
 }
 
 // validAddress reports whether the Consul client can make something of the

@@ -18,6 +18,11 @@ func TestValidate(t *testing.T) {
 		{"unknown store", func(c *Config) { c.Store = "etcd" }, `table.store = "etcd"`},
 		{"relative path", func(c *Config) { c.Store, c.Path = StoreFile, "table.json" }, `table.path = "table.json"`},
 		{"slash before prefix", func(c *Config) { c.Prefix = "/gpu-mem" }, `table.prefix = "/gpu-mem"`},
+		{"prefix that climbs", func(c *Config) { c.Prefix = "teams/../gpu-mem" }, `table.prefix = "teams/../gpu-mem"`},
+		{"prefix that stays", func(c *Config) { c.Prefix = "./gpu-mem" }, `table.prefix = "./gpu-mem"`},
+		{"prefix with a tab", func(c *Config) { c.Prefix = "gpu\tmem" }, `table.prefix = "gpu\tmem"`},
+		{"prefix that is no text", func(c *Config) { c.Prefix = "gpu\xff" }, `table.prefix = "gpu\xff"`},
+		{"prefix with signs", func(c *Config) { c.Prefix = "a b/ü?#%+..c" }, ""},
 		{"deep prefix", func(c *Config) { c.Prefix = "teams/ml/gpu-mem" }, ""},
 	} {
 		c := Default()
