@@ -99,22 +99,27 @@ func TestDiagnose(t *testing.T) {
 	noClaim := func(c *clinic) {
 		must.NoError(t, c.table(noon).Release(t.Context(), task, attempt, []allocator.GPUID{gpu}))
 	}
+	stuck := func(c *clinic) {
+		must.NoError(t, c.table(noon).Stuck(t.Context(), task, attempt, []allocator.GPUID{gpu}))
+	}
 	for name, test := range map[string]struct {
 		wrong func(*clinic)
 		after time.Duration
 		kind  doctor.Kind // "" if nothing is found
 		safe  bool
 	}{
-		"all is well":                          {wrong: func(*clinic) {}},
-		"nobody was asked":                     {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
-		"allocation ended":                     {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
-		"allocation ended, asked from a desk":  {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
-		"allocation ended, container runs":     {wrong: ended},
-		"node lost":                            {wrong: seq(lost, elsewhere), kind: doctor.Leak},
-		"node lost and back without container": {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
-		"allocation unknown":                   {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
-		"allocation unknown, looked on node":   {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
-		"task ended long ago":                  {wrong: seq(noContainer, func(c *clinic) { c.task(func(t *doctor.Task) { t.Running, t.Ended = false, true }) }), kind: doctor.Leak, safe: true},
+		"all is well":                           {wrong: func(*clinic) {}},
+		"nobody was asked":                      {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
+		"allocation ended":                      {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
+		"allocation ended, asked from a desk":   {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
+		"allocation ended, container cannot be": {wrong: seq(ended, elsewhere, stuck), kind: doctor.Leak},
+		"allocation ended, container is gone":   {wrong: seq(ended, noContainer, stuck), kind: doctor.Leak, safe: true},
+		"allocation ended, container runs":      {wrong: ended},
+		"node lost":                             {wrong: seq(lost, elsewhere), kind: doctor.Leak},
+		"node lost and back without container":  {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
+		"allocation unknown":                    {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
+		"allocation unknown, looked on node":    {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
+		"task ended long ago":                   {wrong: seq(noContainer, func(c *clinic) { c.task(func(t *doctor.Task) { t.Running, t.Ended = false, true }) }), kind: doctor.Leak, safe: true},
 		"task ended just now": {wrong: seq(noContainer, func(c *clinic) {
 			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
 		})},

@@ -69,6 +69,10 @@ func leaks(e Evidence) (found []Finding) {
 				Why:  fmt.Sprintf("%d MiB are lost to other tasks", uint64(len(claim.Units))*gpu.Ledger.UnitMiB),
 				Do:   "release the claim",
 			}
+			if !claim.StuckAt.IsZero() && !e.Local.provesGone(claim) {
+				f.What += "; its container could not be ended"
+				proven = false // Nomad gives such a task up, and the process goes on
+			}
 			f.Remedy = Remedy{Action: Release, Safe: proven, claim: claim, gpu: gpu.ID}
 			if !proven {
 				f.Do += "; first make sure on the node that no container of this task runs"
