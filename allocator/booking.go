@@ -17,6 +17,9 @@ const BookingEnvPrefix = "GPU_MEM_RESERVATION_"
 // has a pebibyte.
 const maxUnitMiB = 1 << 30
 
+// maxMemoryMiB bounds the memory of a GPU, in MiB: no GPU of so many units has more.
+const maxMemoryMiB = maxUnits * maxUnitMiB
+
 // Booking is what Nomad's scheduler gave to one device ask of a task: units of
 // one GPU. The device plugin's Reserve returns it as environment, the only
 // thing that a task driver outside Nomad's process is given, and the only

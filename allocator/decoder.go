@@ -67,8 +67,8 @@ func (d *decoder) decode(entries []Entry) []record {
 // they may belong to a newer version.
 func newRecord(entry Entry) record {
 	r := record{key: entry.Key, bytes: entry.Value}
-	if _, ok := parseNodeKey(entry.Key); ok {
-		if node, err := decodeState[NodeState](entry.Value); err != nil {
+	if name, ok := parseNodeKey(entry.Key); ok {
+		if node, err := decodeNode(name, entry.Value); err != nil {
 			r.err = err
 		} else {
 			r.value = &node

@@ -26,22 +26,22 @@ func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
 // Node reads what a node's device plugin said of it: the zero state if it never
 // did. The error matches ErrUnreadable if that cannot be read.
 func (t *Table) Node(ctx context.Context, name string) (NodeState, error) {
-	return get[NodeState](ctx, t.store, NodeKey(name))
+	return get(ctx, t.store, NodeKey(name), func(value []byte) (NodeState, error) { return decodeNode(name, value) })
 }
 
 // State reads what a GPU's device plugin said of it: the zero state if none did.
 // The error matches ErrUnreadable if that cannot be read.
 func (t *Table) State(ctx context.Context, gpu GPUID) (GPUState, error) {
-	return get[GPUState](ctx, t.store, StateKey(gpu))
+	return get(ctx, t.store, StateKey(gpu), decodeState[GPUState])
 }
 
-func get[T state](ctx context.Context, store Store, key string) (T, error) {
+func get[T state](ctx context.Context, store Store, key string, decode func([]byte) (T, error)) (T, error) {
 	var none T
 	entry, err := store.Get(ctx, key)
 	if err != nil {
 		return none, err
 	}
-	found, err := decodeState[T](entry.Value)
+	found, err := decode(entry.Value)
 	if err != nil {
 		return none, fmt.Errorf("key %s: %w", key, err)
 	}

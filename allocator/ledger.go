@@ -79,8 +79,8 @@ func (l *Ledger) Check() error {
 	seen := map[[2]string]bool{}
 	for mark, claim := range l.Marks {
 		r, size := utf8.DecodeRuneInString(mark)
-		if size == 0 || size != len(mark) || r == free {
-			return fmt.Errorf("claim of %s has mark %q, want one character", claim.Owner, mark)
+		if size == 0 || size != len(mark) || !isMark(r) {
+			return fmt.Errorf("claim of %s has mark %q, want one character that can be seen, and neither '.' nor '!'", claim.Owner, mark)
 		}
 		if len(l.Units.unitsOf(r)) == 0 {
 			return fmt.Errorf("claim of %s (mark %q) holds no unit", claim.Owner, mark)
@@ -96,6 +96,9 @@ func (l *Ledger) Check() error {
 	}
 	if l.UnitMiB == 0 && len(l.Marks) > 0 {
 		return fmt.Errorf("claims on units of 0 MiB")
+	}
+	if l.UnitMiB > maxUnitMiB {
+		return fmt.Errorf("units of %d MiB, %d are the most", l.UnitMiB, maxUnitMiB)
 	}
 	return nil
 }

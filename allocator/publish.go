@@ -16,6 +16,9 @@ func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 	if gpu == "" || state.Node == "" {
 		return fmt.Errorf("state of GPU %q on node %q: both are needed: %w", gpu, state.Node, ErrInvalid)
 	}
+	if err := state.check(); err != nil { // nobody could read it
+		return fmt.Errorf("state of GPU %s: %w: %w", gpu, err, ErrInvalid)
+	}
 	return put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
 		if exists && old.Node != state.Node {
 			return old, false, fmt.Errorf("GPU %s is reported by node %q and by node %q; if it was moved, delete key %s: %w",
@@ -37,7 +40,10 @@ func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 		return fmt.Errorf("state of a node without a name: %w", ErrInvalid)
 	}
 	leaseErr := t.lease(ctx, &state)
-	err := put(ctx, t.store, NodeKey(state.Name), func(old NodeState, _ bool) (NodeState, bool, error) {
+	err := put(ctx, t.store, NodeKey(state.Name), func(old NodeState, exists bool) (NodeState, bool, error) {
+		if exists && old.Name != state.Name {
+			return old, false, fmt.Errorf("key %s has the state of node %q: %w", NodeKey(state.Name), old.Name, ErrUnreadable)
+		}
 		state.unknown, state.LastSeen = old.unknown, t.now()
 		return state, true, nil
 	})

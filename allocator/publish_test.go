@@ -130,3 +130,48 @@ func TestTable_put_after_a_conflict(t *testing.T) {
 	must.ErrorIs(t, table.PutGPU(t.Context(), "GPU-1", gpuState()), allocator.ErrUnavailable)
 	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
 }
+
+// What a person's slip leaves under the key of a state must not be counted with.
+func TestTable_odd_states(t *testing.T) {
+	t.Parallel()
+	for _, odd := range []string{
+		`{"node":"host-1","unit_mib":1024,"units":-1}`,
+		`{"node":"host-1","unit_mib":1024,"units":2000000000}`,
+		`{"node":"host-1","unit_mib":0,"units":4}`,
+		`{"node":"host-1","unit_mib":18446744073709551615,"units":4}`,
+		`{"node":"host-1","memory_mib":18446744073709551615}`,
+		`{"node":"host-1","reserved_mib":18446744073709551615}`,
+		`{"node":"host-1","used_mib":18446744073709551615}`,
+		`{"node":"host-1","unmanaged_mib":18446744073709551615}`,
+	} {
+		table, store := newTable(t)
+		key := allocator.StateKey("GPU-1")
+		must.NoError(t, store.Apply(t.Context(), []allocator.Write{{Key: key, Value: []byte(odd)}}))
+		snapshot, err := table.Snapshot(t.Context())
+		must.NoError(t, err)
+		must.Len(t, 1, snapshot.Problems, must.Sprint(odd))
+		must.ErrorIs(t, snapshot.Problems[0].Err, allocator.ErrUnreadable)
+		must.Eq(t, allocator.GPUState{}, snapshot.GPUs[0].State, exported)
+		must.ErrorIs(t, table.PutGPU(t.Context(), "GPU-1", gpuState()), allocator.ErrUnreadable)
+	}
+	table, _ := newTable(t)
+	must.ErrorIs(t, table.PutGPU(t.Context(), "GPU-1", allocator.GPUState{Node: "host-1", Units: -1}), allocator.ErrInvalid)
+}
+
+// A value that was copied to the key of another node is nobody's, and can be purged.
+func TestTable_node_under_another_key(t *testing.T) {
+	t.Parallel()
+	table, store := newTable(t)
+	ctx, key := t.Context(), allocator.NodeKey("host-2")
+	must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: "host-1"}))
+	must.NoError(t, store.Apply(ctx, []allocator.Write{{Key: key, Value: []byte(`{"name":"host-1"}`)}}))
+	snapshot, err := table.Snapshot(ctx)
+	must.NoError(t, err)
+	must.Len(t, 1, snapshot.Nodes)
+	must.Eq(t, key, snapshot.Problems[0].Key)
+	_, err = table.Node(ctx, "host-2")
+	must.ErrorIs(t, err, allocator.ErrUnreadable)
+	must.ErrorIs(t, table.PutNode(ctx, allocator.NodeState{Name: "host-2"}), allocator.ErrUnreadable)
+	must.NoError(t, table.PurgeKey(ctx, key))
+	must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: "host-2"}))
+}

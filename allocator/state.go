@@ -85,8 +85,19 @@ func (s NodeState) Lacks(gpu GPUID) bool { return s.GPUs != nil && !slices.Conta
 
 // check says why a state that was read cannot be one that was written.
 func (s GPUState) check() error {
-	if s.Node == "" {
+	switch {
+	case s.Node == "":
 		return errors.New("GPU state without a node")
+	case s.Units < 0 || s.Units > maxUnits:
+		return fmt.Errorf("units: %d, want 0 to %d", s.Units, maxUnits)
+	case s.UnitMiB > maxUnitMiB || s.UnitMiB == 0 && s.Units > 0:
+		return fmt.Errorf("unit_mib: %d, want 1 to %d", s.UnitMiB, maxUnitMiB)
+	}
+	for name, mib := range map[string]uint64{"memory_mib": s.MemoryMiB, "reserved_mib": s.ReservedMiB,
+		"used_mib": s.UsedMiB, "unmanaged_mib": s.UnmanagedMiB} {
+		if mib > maxMemoryMiB {
+			return fmt.Errorf("%s: %d, want no more than %d", name, mib, uint64(maxMemoryMiB))
+		}
 	}
 	return nil
 }
@@ -96,6 +107,16 @@ func (s NodeState) check() error {
 		return errors.New("node state without a name")
 	}
 	return nil
+}
+
+// decodeNode reads the value of a node's key. One that names another node is as
+// unreadable as nonsense: two keys must never stand for one node.
+func decodeNode(name string, value []byte) (NodeState, error) {
+	node, err := decodeState[NodeState](value)
+	if err == nil && value != nil && node.Name != name {
+		return NodeState{}, fmt.Errorf("%w: the key of node %q has the state of node %q", ErrUnreadable, name, node.Name)
+	}
+	return node, err
 }
 
 // state is what a device plugin writes: GPUState or NodeState.

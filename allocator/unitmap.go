@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -27,6 +28,12 @@ func nthMark(n int) rune {
 		return rune(letters[n])
 	}
 	return rune(0x4E00 + n - len(letters))
+}
+
+// isMark reports whether a character may stand for a claim: it is one that can be
+// seen, and none that people know as free or, from the command status, unavailable.
+func isMark(r rune) bool {
+	return r != free && r != '!' && !unicode.IsControl(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.M, unicode.Cf)
 }
 
 // unitsOf returns the units that bear the mark.

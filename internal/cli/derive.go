@@ -99,6 +99,10 @@ func newGPU(gpu allocator.GPU, onDeadNode bool) GPU {
 	return g
 }
 
+// mostUnits is how many units are shown of a GPU whose claims are in much smaller
+// units than it is offered in, as only a slip of the hand makes them.
+const mostUnits = 1 << 15
+
 // unitsWith is how many units of the claims' size a GPU has: as many as the memory
 // makes that is offered, and no fewer than the claims take. If nobody offers it, the
 // claims' word is all there is.
@@ -107,6 +111,7 @@ func unitsWith(gpu allocator.GPU, claims []allocator.Claim) int {
 		return len(gpu.Ledger.Units)
 	}
 	count := int(uint64(gpu.State.Units) * gpu.State.UnitMiB / gpu.Ledger.UnitMiB)
+	count = min(count, mostUnits)
 	for _, claim := range claims {
 		count = max(count, claim.Units[len(claim.Units)-1]+1)
 	}
