@@ -23,7 +23,7 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	all := unplanned(plan, started)
 	for _, group := range plan.Groups {
 		open := slices.Clone(group.Places)
-		elsewhere := 0
+		var elsewhere []*structs.AllocListStub
 		for _, alloc := range started {
 			if alloc.TaskGroup != group.Name {
 				continue
@@ -31,21 +31,35 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 			at := slices.IndexFunc(open, func(place Place) bool {
 				return place.Node == alloc.NodeID && slices.Equal(signature(place), bookings(alloc))
 			})
-			if at >= 0 {
-				open = slices.Delete(open, at, at+1)
-			} else {
-				elsewhere++
+			if at < 0 {
+				elsewhere = append(elsewhere, alloc)
+				continue
 			}
-			all = append(all, Outcome{
-				Group: group.Name, Alloc: alloc.ID, Node: alloc.NodeID, NodeName: alloc.NodeName,
-				GPUs: gpusIn(alloc), AsPlanned: at >= 0,
-			})
+			open = slices.Delete(open, at, at+1)
+			all = append(all, outcomeOf(alloc, true))
 		}
-		for range len(open) - elsewhere {
+		for _, alloc := range elsewhere {
+			all = append(all, outcomeOf(alloc, len(open) == 0 && group.keepsTo(alloc.NodeID)))
+		}
+		for range len(open) - len(elsewhere) {
 			all = append(all, Outcome{Group: group.Name})
 		}
 	}
 	return all
+}
+
+// keepsTo reports whether Nomad may replace an instance of the group on a node.
+// It does so where a group keeps its pins and something else of its tasks has
+// changed, and then it chooses among the nodes of the pin.
+func (g Group) keepsTo(node string) bool {
+	return g.Kept && (len(g.Nodes) == 0 || slices.Contains(g.Nodes, node))
+}
+
+func outcomeOf(alloc *structs.AllocListStub, asPlanned bool) Outcome {
+	return Outcome{
+		Group: alloc.TaskGroup, Alloc: alloc.ID, Node: alloc.NodeID, NodeName: alloc.NodeName,
+		GPUs: gpusIn(alloc), AsPlanned: asPlanned,
+	}
 }
 
 // unplanned are the instances of groups that the plan does not have.
@@ -53,9 +67,7 @@ func unplanned(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	var all []Outcome
 	for _, alloc := range started {
 		if !slices.ContainsFunc(plan.Groups, func(g Group) bool { return g.Name == alloc.TaskGroup }) {
-			all = append(all, Outcome{
-				Group: alloc.TaskGroup, Alloc: alloc.ID, Node: alloc.NodeID, NodeName: alloc.NodeName, AsPlanned: true,
-			})
+			all = append(all, outcomeOf(alloc, true))
 		}
 	}
 	return all

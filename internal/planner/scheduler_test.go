@@ -165,6 +165,15 @@ func TestRunningAgainOnTheRealScheduler(t *testing.T) {
 			must.Len(t, 1, started)
 			must.True(t, planner.Compare(p, started)[0].AsPlanned || pin == planner.Soft)
 
+			other := newJob("again", 1, asking(ask(3), ask(4)), count(3), meta("version", "2"))
+			p = plan(t, other, see(t, n, other), options)
+			must.True(t, p.Groups[0].Kept)
+			replaced := run(n, p) // in place of those that run
+			must.SliceNotEmpty(t, replaced)
+			for _, outcome := range planner.Compare(p, replaced) {
+				must.True(t, outcome.AsPlanned)
+			}
+
 			larger := newJob("again", 1, asking(ask(6), ask(4)), count(3))
 			p = plan(t, larger, see(t, n, larger), options)
 			must.False(t, p.Groups[0].Kept)
