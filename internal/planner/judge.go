@@ -1,8 +1,10 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -69,8 +71,8 @@ func (j *judge) judgeNode(n *structs.Node) string {
 	if len(j.job.Datacenters) > 0 && !n.IsInAnyDC(j.job.Datacenters) {
 		return fmt.Sprintf("datacenter %s, the job wants %s", n.Datacenter, strings.Join(j.job.Datacenters, " or "))
 	}
-	if pool := text(j.job.NodePool); pool != "" && !n.IsInPool(pool) {
-		return fmt.Sprintf("node pool %s, the job wants %s", n.NodePool, text(j.job.NodePool))
+	if pool := cmp.Or(text(j.job.NodePool), structs.NodePoolDefault); !n.IsInPool(pool) {
+		return fmt.Sprintf("node pool %s, the job wants %s", n.NodePool, pool)
 	}
 	if !j.drivers.Feasible(n) {
 		return "a task driver of the job is missing or not healthy"
@@ -117,9 +119,14 @@ func nomadConstraint(c *api.Constraint) *structs.Constraint {
 	return &structs.Constraint{LTarget: c.LTarget, RTarget: c.RTarget, Operand: operand}
 }
 
-// distinctHosts reports whether no two instances may share a node.
-func distinctHosts(job *api.Job, group *api.TaskGroup) bool {
-	return slices.ContainsFunc(slices.Concat(job.Constraints, group.Constraints), func(c *api.Constraint) bool {
-		return c.Operand == api.ConstraintDistinctHosts && c.RTarget != "false"
-	})
+// distinctHosts reports whether no two instances may share a node: none of the
+// whole job, or none of one group. Nomad counts the first such constraint, and
+// takes what is no boolean for true.
+func distinctHosts(constraints []*api.Constraint) bool {
+	at := slices.IndexFunc(constraints, func(c *api.Constraint) bool { return c.Operand == api.ConstraintDistinctHosts })
+	if at < 0 {
+		return false
+	}
+	enabled, err := strconv.ParseBool(constraints[at].RTarget)
+	return err != nil || enabled
 }

@@ -63,9 +63,7 @@ func (p *planning) take(w *wanted, d placement.Decision, of int) (Place, error) 
 	if err := p.placer.Place(d); err != nil {
 		return Place{}, err
 	}
-	if distinctHosts(p.job, w.spec) {
-		p.taken[d.Node] = true
-	}
+	p.used = append(p.used, use{node: d.Node, group: *w.spec.Name})
 	node, _ := p.placer.Node(d.Node)
 	place := Place{Node: d.Node, NodeName: node.Name}
 	place.Why = fmt.Sprintf("%s of %d nodes that have room, by %s", rank(of), of, p.options.Policy.Name)
@@ -92,7 +90,7 @@ func rank(of int) string {
 // request is what one instance wants of placement.
 func (p *planning) request(w *wanted) placement.Request {
 	r := placement.Request{Fits: func(n *placement.Node) string {
-		if p.taken[n.ID] {
+		if p.shares(n.ID, w.spec) {
 			return "has an instance already, and the job wants distinct hosts"
 		}
 		return w.judge.node(n.Data.(*structs.Node))

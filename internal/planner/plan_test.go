@@ -418,3 +418,43 @@ func TestParsePin(t *testing.T) {
 	_, err := planner.ParsePin("firm")
 	must.ErrorContains(t, err, "shortlist, soft, hard")
 }
+
+// A job without a node pool goes to the nodes of the default one only.
+func TestNodePools(t *testing.T) {
+	t.Parallel()
+	nodes := nomadtest.Nodes(2, a10())
+	nodes[0].NodePool = "gpu"
+	for pool, want := range map[string][]string{"": {nodes[1].ID}, "gpu": {nodes[0].ID}, "all": {nodes[0].ID, nodes[1].ID}} {
+		p := plan(t, newJob("j", 3, func(job *api.Job) { job.NodePool = &pool }), planner.Cluster{Nodes: nodes}, shortlist())
+		must.SliceContainsAll(t, want, p.Groups[0].Nodes, must.Sprint(pool))
+	}
+}
+
+// Distinct hosts of one group leave the nodes to the others; those of the job do
+// not.
+func TestDistinctHostsOfAGroup(t *testing.T) {
+	t.Parallel()
+	distinct := api.NewConstraint("", api.ConstraintDistinctHosts, "")
+	tests := []struct {
+		name           string
+		job, first     []*api.Constraint
+		missing, other int
+	}{
+		{"of a group", nil, []*api.Constraint{distinct}, 1, 0},
+		{"of the job", []*api.Constraint{distinct}, nil, 1, 2},
+		{"not wanted", []*api.Constraint{api.NewConstraint("", api.ConstraintDistinctHosts, "0")}, nil, 0, 0},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			job := newJob("j", 1, count(3))
+			other := nomadtest.Convert[*api.TaskGroup](t, job.TaskGroups[0])
+			other.Name, other.Count = ptr("other"), ptr(2)
+			job.AddTaskGroup(other)
+			job.Constraints, job.TaskGroups[0].Constraints = tc.job, tc.first
+			p := plan(t, job, planner.Cluster{Nodes: nomadtest.Nodes(2, a10())}, shortlist())
+			must.Len(t, 3-tc.missing, p.Groups[0].Places)
+			must.Len(t, 2-tc.other, p.Groups[1].Places)
+		})
+	}
+}

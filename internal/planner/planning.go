@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
@@ -16,8 +17,20 @@ type planning struct {
 	job     *api.Job
 	wanted  []*wanted
 	placer  *placement.Placer
-	taken   map[string]bool // nodes with an instance, if no two may share one
-	empty   *planning       // see emptied
+	used    []use     // by instances
+	empty   *planning // see emptied
+}
+
+// use is a node that has an instance of a group, or will get one.
+type use struct{ node, group string }
+
+// shares reports whether an instance of a group would share a node with another
+// that wants a node for itself.
+func (p *planning) shares(node string, group *api.TaskGroup) bool {
+	ofJob, ofGroup := distinctHosts(p.job.Constraints), distinctHosts(group.Constraints)
+	return (ofJob || ofGroup) && slices.ContainsFunc(p.used, func(u use) bool {
+		return u.node == node && (ofJob || u.group == *group.Name)
+	})
 }
 
 // wanted is one group that asks for GPU memory.
@@ -39,7 +52,7 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 	if options.Shortlist == 0 {
 		options.Shortlist = DefaultShortlist
 	}
-	p := &planning{cluster: cluster, options: options, job: job, taken: map[string]bool{}}
+	p := &planning{cluster: cluster, options: options, job: job}
 	freed := map[string]bool{}
 	for _, group := range job.TaskGroups {
 		w, err := p.read(group)
@@ -51,8 +64,8 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 		}
 		for _, alloc := range w.live {
 			freed[alloc.ID] = !w.kept
-			if w.kept && lives(alloc) && distinctHosts(job, group) {
-				p.taken[alloc.NodeID] = true
+			if w.kept && lives(alloc) {
+				p.used = append(p.used, use{node: alloc.NodeID, group: alloc.TaskGroup})
 			}
 		}
 		p.wanted = append(p.wanted, w)
