@@ -308,6 +308,21 @@ func TestReplanOfWhatWaits(t *testing.T) {
 	}
 }
 
+// What somebody submits while a job is planned again is not undone.
+func TestReplanLosesToAnotherVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nomadtest.Nodes(12, gpu())...)
+	list := options(planner.Shortlist)
+	list.Shortlist = 6
+	_, err := w.Run(t.Context(), job("web", 3, 2), list)
+	must.NoError(t, err)
+	w.nomad.OnRegister = once(func(n *nomadtest.Nomad) { n.Register(job("web", 3, 5)) })
+	all, err := w.Replan(t.Context(), "*", nil, options(planner.Shortlist), 8, false)
+	must.NoError(t, err)
+	must.StrContains(t, all[0].Error, "another version of the job")
+	must.Len(t, 5, w.allocs("web"))
+}
+
 // Of a group that runs only the list of nodes changes when one more instance
 // waits.
 func TestReplanOfOneMoreThatWaits(t *testing.T) {

@@ -91,15 +91,18 @@ func (s *Site) try(ctx context.Context, job *api.Job, options planner.Options, r
 	}
 	report.Plan = plan
 	defer s.release(ctx, plan.Reservations)
-	eval, warnings, err := s.register(ctx, plan, registered)
+	answer, err := s.register(ctx, plan, registered)
 	if lostRace(err) && !last {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	report.Warnings, report.Evaluation = warnings, eval
-	if eval == "" {
+	if options.Replan {
+		job.JobModifyIndex = &answer.JobModifyIndex // another round starts from this version
+	}
+	report.Warnings, report.Evaluation = answer.Warnings, answer.EvalID
+	if answer.EvalID == "" {
 		return false, nil
 	}
 	if err := s.follow(ctx, plan, report); err != nil {
@@ -121,6 +124,15 @@ func open(outcomes []planner.Outcome) bool {
 // errRace means that the cluster is no longer what the plan was made of.
 var errRace = errors.New("somebody else was faster")
 
+// errOtherVersion means that a job to be planned again is no longer the one that
+// was looked at: to submit that would undo what somebody has changed since.
+var errOtherVersion = errors.New("somebody has just submitted another version of the job, or stopped it; see if that needs a replan")
+
+func sameVersion(job, registered *api.Job) bool {
+	return registered != nil && job.JobModifyIndex != nil && registered.JobModifyIndex != nil &&
+		*job.JobModifyIndex == *registered.JobModifyIndex
+}
+
 func lostRace(err error) bool { return errors.Is(err, errRace) }
 
 // book plans a job and reserves what the plan takes, in place of what an earlier
@@ -133,6 +145,9 @@ func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options) 
 	cluster, err := s.read(ctx, job)
 	if err != nil {
 		return nil, nil, err
+	}
+	if options.Replan && !sameVersion(job, cluster.Registered) {
+		return nil, nil, errOtherVersion
 	}
 	plan, err := planner.Make(job, cluster, options)
 	if err != nil {
@@ -172,7 +187,7 @@ func (s *Site) release(ctx context.Context, reservations []planner.Reservation) 
 
 // register submits the planned job, unless it was changed since the plan was
 // made.
-func (s *Site) register(ctx context.Context, plan *planner.Plan, registered *api.Job) (eval, warnings string, err error) {
+func (s *Site) register(ctx context.Context, plan *planner.Plan, registered *api.Job) (*api.JobRegisterResponse, error) {
 	options := &api.RegisterOptions{EnforceIndex: len(plan.Groups) > 0}
 	if registered != nil && registered.JobModifyIndex != nil {
 		options.ModifyIndex = *registered.JobModifyIndex
@@ -183,7 +198,7 @@ func (s *Site) register(ctx context.Context, plan *planner.Plan, registered *api
 		if strings.Contains(err.Error(), api.RegisterEnforceIndexErrPrefix) {
 			err = fmt.Errorf("%w: %w", errRace, err)
 		}
-		return "", "", asked("register job "+plan.ID, err)
+		return nil, asked("register job "+plan.ID, err)
 	}
-	return response.EvalID, response.Warnings, nil
+	return response, nil
 }

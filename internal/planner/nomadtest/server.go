@@ -144,6 +144,9 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	if eval := s.nomad.Register(request.Job); eval != nil {
 		response.EvalID = eval.ID
 	}
+	if now := s.nomad.Job(*request.Job.ID); now != nil {
+		response.JobModifyIndex = now.JobModifyIndex
+	}
 	_ = json.NewEncoder(w).Encode(response)
 }
 
