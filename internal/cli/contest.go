@@ -71,6 +71,9 @@ func (c *contest) contenders() ([]simulate.Contender, error) {
 	default:
 		return nil, fmt.Errorf("--scheduler=%s must be policy or nomad", c.scheduler)
 	}
+	if len(all) == 0 {
+		return nil, errors.New("--policy and --pin name nothing to compare")
+	}
 	return all, nil
 }
 
@@ -80,17 +83,14 @@ func (c *contest) steerings() ([]simulate.Steering, error) {
 	if known == nil {
 		return nil, fmt.Errorf("--demand=%s must be given, learned or both", c.demand)
 	}
-	if len(c.balance) != 3 {
-		return nil, fmt.Errorf("--balance takes three weights, have %d", len(c.balance))
-	}
 	var all []simulate.Steering
 	for _, name := range c.policies {
 		policy, err := placement.PolicyNamed(name)
+		if err == nil {
+			policy, err = balanced(policy, c.balance)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if name == "balanced" {
-			policy.Weights = placement.Balanced(c.balance[0], c.balance[1], c.balance[2])
 		}
 		if !policy.UsesDemand() {
 			all = append(all, simulate.Steering{Policy: policy})

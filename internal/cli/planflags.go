@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/pflag"
@@ -55,11 +56,8 @@ func (f *plannerFlags) options() (planner.Options, error) {
 	if err != nil {
 		return planner.Options{}, usageError{err}
 	}
-	if len(f.balance) != 3 {
-		return planner.Options{}, usageError{fmt.Errorf("--balance takes three weights, have %d", len(f.balance))}
-	}
-	if f.policy == "balanced" {
-		policy.Weights = placement.Balanced(f.balance[0], f.balance[1], f.balance[2])
+	if policy, err = balanced(policy, f.balance); err != nil {
+		return planner.Options{}, usageError{err}
 	}
 	pin, err := planner.ParsePin(f.pin)
 	if err != nil {
@@ -69,6 +67,23 @@ func (f *plannerFlags) options() (planner.Options, error) {
 		return planner.Options{}, usageError{fmt.Errorf("--shortlist=%d: at least one node is needed", f.shortlist)}
 	}
 	return planner.Options{Policy: policy, Pin: pin, Shortlist: f.shortlist}, nil
+}
+
+// balanced gives the policy of that name the weights of --balance, which must
+// make sense for others too.
+func balanced(policy placement.Policy, weights []float64) (placement.Policy, error) {
+	if len(weights) != 3 {
+		return policy, fmt.Errorf("--balance takes three weights, have %d", len(weights))
+	}
+	for _, w := range weights {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			return policy, fmt.Errorf("--balance takes numbers from 0 on, have %g", w)
+		}
+	}
+	if policy.Name == "balanced" {
+		policy.Weights = placement.Balanced(weights[0], weights[1], weights[2])
+	}
+	return policy, nil
 }
 
 // client is Nomad's, at its usual address if none is given.

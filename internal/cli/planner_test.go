@@ -142,6 +142,8 @@ func TestPlannerErrors(t *testing.T) {
 		{[]string{"plan", "--pin=firm", file}, ExitUsage, `no pin "firm"`},
 		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist=0"},
 		{[]string{"plan", "--balance=1,2", file}, ExitUsage, "three weights"},
+		{[]string{"plan", "--balance=1,NaN,1", file}, ExitUsage, "numbers from 0 on"},
+		{[]string{"plan", "--balance=1,1,-1", file}, ExitUsage, "have -1"},
 		{[]string{"run", "--var=replicas", file}, ExitUsage, "name=value"},
 		{[]string{"run", file}, ExitFailure, `"replicas"`},
 		{[]string{"run", "--var=replicas=1", jobFile(t, strings.Replace(webJob, "llama", "lama", 1))}, ExitFailure, `no profile "lama"`},
@@ -222,6 +224,7 @@ func TestProfileCommands(t *testing.T) {
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB; from 0 to 16777216")
 	must.StrContains(t, run(ExitUsage, "set", "odd"), "neither a base nor an attribute")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base=1", "--min=2GiB", "--max=1GiB"), "above the most")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--per=planned=1MiB"), "gpu_mem_planned has another meaning")
 	must.StrContains(t, run(ExitUsage, "set"), "the name of one profile")
 	must.StrContains(t, run(ExitFailure, "show", "vgg"), "profile list")
 	run(ExitOK, "delete", "resnet50")

@@ -54,7 +54,7 @@ func (a App) newProfileSet(table *tableFlags) *cobra.Command {
 				return usageError{err}
 			}
 			p.About = about
-			if err := planner.Formula(p).Validate(); err != nil {
+			if err := errors.Join(planner.Formula(p).Validate(), planner.CheckAttributes(p)); err != nil {
 				return usageError{err}
 			}
 			return a.withTable(table, func(t *allocator.Table) error {

@@ -148,10 +148,14 @@ func (s *simulateCommand) files() (nodes, tasks string, _ error) {
 // lifetimes are how long a test with departures is measured, and warms up.
 const lifetimes = 5
 
+// mostLoad bounds what tasks may ask for, in clusters: a slip of the hand would
+// run for days.
+const mostLoad = 100
+
 func (s *simulateCommand) test() (simulate.Test, error) {
 	switch extension := filepath.Ext(s.plot); {
-	case s.departures < 0 || s.inflation <= 0:
-		return nil, errors.New("--inflation and --departures are multiples of the cluster, such as 1.3")
+	case !(0 <= s.departures && s.departures <= mostLoad && 0 < s.inflation && s.inflation <= mostLoad):
+		return nil, errors.New("--inflation and --departures are multiples of the cluster, such as 1.3, and 100 at most")
 	case s.plot != "" && extension != ".png" && extension != ".svg":
 		return nil, fmt.Errorf("--plot=%s must end in .png or .svg", s.plot)
 	case s.plot != "" && s.departures > 0:

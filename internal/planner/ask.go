@@ -180,6 +180,17 @@ func Formula(p allocator.Profile) profile.Formula {
 	return profile.Formula{BaseMiB: p.BaseMiB, MiBPer: p.MiBPer, MinMiB: p.MinMiB, MaxMiB: p.MaxMiB}
 }
 
+// CheckAttributes refuses attributes whose key in a meta block means something
+// else.
+func CheckAttributes(p allocator.Profile) error {
+	for name := range p.MiBPer {
+		if key := metaPrefix + name; slices.Contains([]string{MetaProfile, MetaApart, MetaPlanned, MetaLimits}, key) {
+			return fmt.Errorf("attribute %q: the meta key %s has another meaning; take another name", name, key)
+		}
+	}
+	return nil
+}
+
 func (n need) String() string {
 	switch {
 	case n.Whole:
