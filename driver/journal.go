@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -53,15 +54,16 @@ func (j journal) write(a attempt) error {
 	return j.unwritable(err)
 }
 
+// probeSize is what a record may take. A full file system still takes empty files.
+const probeSize = 4096
+
 // check fails if nothing could be written now.
 func (j journal) check() error {
 	err := os.MkdirAll(j.dir, 0o700)
 	probe := filepath.Join(j.dir, ".writable")
 	if err == nil {
-		err = os.WriteFile(probe, nil, 0o600)
-	}
-	if err == nil {
-		err = os.Remove(probe)
+		err = os.WriteFile(probe, make([]byte, probeSize), 0o600)
+		err = cmp.Or(err, os.Remove(probe))
 	}
 	return j.unwritable(err)
 }

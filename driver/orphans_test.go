@@ -1,9 +1,12 @@
 package driver
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -214,4 +217,27 @@ func TestDanglingContainersAreOnlyTold(t *testing.T) {
 	w.engine.put("stray", "nobody", "running")
 	(&Plugin{logger: quiet()}).removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
 	must.Eq(t, []string{"stray"}, w.engine.ids())
+}
+
+// A full file system takes an empty file, and no record.
+func TestJournalProbesWithARecord(t *testing.T) {
+	t.Parallel()
+	j := openJournal(t.TempDir())
+	must.NoError(t, j.check())
+	record, err := json.Marshal(attempt{ID: "a", Owner: allocator.Owner{Alloc: "a"}, Begun: time.Now(), Ended: time.Now()})
+	must.NoError(t, err)
+	probe := filepath.Join(j.dir, ".writable")
+	pipe := mkfifo(t)
+	written, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	must.NoError(t, err)
+	defer written.Close()
+	must.NoError(t, os.Symlink(pipe, probe))
+	must.NoError(t, j.check())
+	must.NoError(t, written.SetReadDeadline(time.Now().Add(time.Second)))
+	_, err = io.ReadFull(written, record)
+	must.NoError(t, err)
+
+	must.NoError(t, os.Symlink("/dev/full", probe))
+	must.ErrorIs(t, j.check(), syscall.ENOSPC)
+	must.NoError(t, j.check(), must.Sprint("the probe does not stay in the way"))
 }
