@@ -50,9 +50,19 @@ func run(name string, args []string) int {
 			return 1
 		}
 	case commandRole:
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 		defer stop()
 		return commands().Run(ctx, args, os.Stdout, os.Stderr)
 	}
 	return 0
+}
+
+// endings are the signals at which a command ends in good order: `claim` gives back
+// what it holds, also when its terminal is gone. What nohup has set aside stays so.
+func endings() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }

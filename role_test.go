@@ -1,11 +1,21 @@
 package main
 
 import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
 )
+
+// A connection that breaks must not leave units held for ever, and nohup be heeded.
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	must.Eq(t, !signal.Ignored(syscall.SIGHUP), slices.Contains(endings(), os.Signal(syscall.SIGHUP)))
+}
 
 func TestRoleOf(t *testing.T) {
 	t.Parallel()

@@ -123,6 +123,9 @@ func (c *claimCommand) check() (uint64, error) {
 	if !(0 < mib && mib <= profile.LargestMiB) {
 		return 0, usageError{fmt.Errorf("--memory %q is not the size of a slice of a GPU", c.memory)}
 	}
+	if c.wait <= 0 {
+		return 0, usageError{fmt.Errorf("--wait %s is no time to wait", c.wait)}
+	}
 	if c.ttl < 0 {
 		return 0, usageError{fmt.Errorf("--ttl %s is negative", c.ttl)}
 	}

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -94,6 +97,10 @@ func TestClaim_refuses(t *testing.T) {
 		`"/nonexistent"`:                "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB -- /nonexistent",
 		"Nomad must be asked":           "--gpu GPU-4f1a9c2e --memory 1GiB",
 		"is negative":                   "--gpu GPU-4f1a9c2e --memory 1GiB --ttl -1h",
+		"--wait 0s is no time":          "--gpu GPU-4f1a9c2e --memory 1GiB --wait 0",
+		"--wait -1m0s is no time":       "--gpu GPU-4f1a9c2e --memory 1GiB --wait -1m",
+		`"foo": want a URL`:             "--nomad-address foo --gpu GPU-4f1a9c2e --memory 1GiB",
+		`"http://": want a URL`:         "--nomad-address http:// --gpu GPU-4f1a9c2e --memory 1GiB",
 		"no GPU in the":                 "--nomad-address http://127.0.0.1:1 --gpu GPU-0 --memory 1GiB",
 		"21 units of 1024 MiB":          "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1TiB",
 		"127.0.0.1:1":                   "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB",
@@ -123,4 +130,31 @@ func TestRelease_of_a_task(t *testing.T) {
 	must.StrContains(t, errs, "is the start of several IDs")
 	code, _, _ = b.store.run(t, "release")
 	must.Eq(t, ExitUsage, code)
+}
+
+// The command's word counts, also when it was asked to end.
+func TestClaim_is_ended_while_its_command_runs(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]int{
+		"trap 'exit 0' TERM": ExitOK,
+		"trap 'exit 3' TERM": 3,
+		"":                   128 + int(syscall.SIGTERM),
+	} {
+		ctx, end := context.WithCancel(t.Context())
+		var out endsWhenWritten = func() { end() }
+		c := &claimCommand{out: out, err: io.Discard}
+		err := c.runHolding(ctx, &holding{}, []string{"sh", "-c", script + "\necho started; while :; do sleep 0.05; done"})
+		must.Eq(t, want, codeOf(err), must.Sprint(script))
+	}
+}
+
+type endsWhenWritten func()
+
+func (e endsWhenWritten) Write(p []byte) (int, error) { e(); return len(p), nil }
+
+func codeOf(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	return exitCode(err)
 }

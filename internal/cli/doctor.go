@@ -161,7 +161,10 @@ func (d *doctorCommand) agreed(finding doctor.Finding, answers *bufio.Reader) bo
 		return false
 	case finding.Remedy.Safe || d.yes:
 		return true
-	case d.json || !d.canAsk():
+	case d.json:
+		return false
+	case !d.canAsk():
+		fmt.Fprintf(d.out, "  %s: not done, for it is not proven to be safe and nobody can be asked; --yes does it\n", finding.Remedy.Action)
 		return false
 	}
 	fmt.Fprintf(d.out, "  %s? It is not proven to be safe. [y/N] ", finding.Remedy.Action)

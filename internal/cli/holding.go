@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,10 +36,22 @@ func (c *claimCommand) runHolding(ctx context.Context, h *holding, command []str
 	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
 	run.WaitDelay = stopTime
 	err := run.Run()
-	if exit, ended := errors.AsType[*exec.ExitError](err); ended {
-		return &commandError{code: max(exit.ExitCode(), ExitFailure), err: fmt.Errorf("%s: %w", command[0], err)}
+	if run.ProcessState == nil {
+		return err // it did not even start
 	}
-	return err
+	if code := exitCodeOf(run.ProcessState); code != ExitOK {
+		return &commandError{code: code, err: fmt.Errorf("%s: %s", command[0], run.ProcessState)}
+	}
+	return nil // also if it was asked to end
+}
+
+// exitCodeOf is a process's exit code as shells tell it: 128 and the number of the
+// signal that ended it.
+func exitCodeOf(ended *os.ProcessState) int {
+	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return ended.ExitCode()
 }
 
 // unitsInNomad says why units may still be in use by Nomad's tasks: Nomad offers

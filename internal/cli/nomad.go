@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -36,6 +37,9 @@ func (f *nomadFlags) register(flags *pflag.FlagSet) {
 func (f *nomadFlags) open() (*api.Client, error) {
 	if f.address == "" {
 		return nil, nil
+	}
+	if at, err := url.Parse(f.address); err != nil || at.Scheme == "" || at.Host+at.Path == "" {
+		return nil, usageError{fmt.Errorf("nomad-address %q: want a URL such as http://127.0.0.1:4646", f.address)}
 	}
 	config := api.DefaultConfig()
 	config.Address = f.address

@@ -25,8 +25,8 @@ func (a App) newRelease(table *tableFlags) *cobra.Command {
 		Short: "Give back what claim took",
 		Long:  releaseLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("%s takes one ID, have %d arguments", cmd.CommandPath(), len(args))}
+			if len(args) != 1 || args[0] == "" {
+				return usageError{fmt.Errorf("%s takes one ID, have %q", cmd.CommandPath(), args)}
 			}
 			return nil
 		},

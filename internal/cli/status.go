@@ -57,6 +57,9 @@ func (a App) newStatus(table *tableFlags) *cobra.Command {
 }
 
 func (s *statusCommand) run(ctx context.Context) error {
+	if s.width < 0 {
+		return usageError{fmt.Errorf("--width=%d is no width", s.width)}
+	}
 	return s.app.withTable(s.table, func(table *allocator.Table) error { return s.show(ctx, table) })
 }
 
