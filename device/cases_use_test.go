@@ -158,3 +158,30 @@ func TestCordon(t *testing.T) {
 	must.NoError(t, table.Cordon(t.Context(), "GPU-2", ""))
 	s.until(func(all []*device.DeviceGroup) bool { return groupOf(all, "GPU-2").Devices[0].HealthDesc == "cordoned" })
 }
+
+// A GPU whose claims are nonsense refuses every task, so Nomad must not send it some,
+// one after the other: also if the plugin has started since, and no other GPU.
+func TestUnreadableClaims(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{true, false} { // whether the value was there before the plugin
+		h, _ := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))
+		table := allocator.NewTable(h.store)
+		spoil := func() {
+			write := allocator.Write{Key: allocator.ClaimsKey("GPU-1"), Value: []byte("garbage")}
+			must.NoError(t, h.store.Apply(t.Context(), []allocator.Write{write}))
+		}
+		if before {
+			spoil()
+		}
+		s := h.fingerprint()
+		if !before {
+			s.until(groups(2))
+			spoil()
+		}
+		all := s.until(health("GPU-1", "its claims in the allocation table cannot be read"))
+		must.True(t, health("GPU-2", "")(all))
+
+		must.NoError(t, table.PurgeKey(t.Context(), allocator.ClaimsKey("GPU-1")))
+		s.until(health("GPU-1", ""))
+	}
+}

@@ -10,6 +10,7 @@ import (
 // holdings is what the table says of one GPU, as far as it matters here.
 type holdings struct {
 	known   bool // the table was read; else there is nothing
+	spoilt  bool // the claims cannot be read now; these are the last that could
 	cordon  *allocator.Cordon
 	unitMiB uint64 // of the units that claims hold
 	of      int    // units that the GPU was divided into when last claimed

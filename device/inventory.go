@@ -21,7 +21,16 @@ type reading struct {
 
 // tableView is what the allocation table last said of this node's GPUs: their
 // claims and cordons. A GPU that is not in it was never looked up.
-type tableView map[allocator.GPUID]allocator.GPU
+type tableView map[allocator.GPUID]tableEntry
+
+// tableEntry is what the table last said of a GPU.
+type tableEntry struct {
+	allocator.GPU
+
+	// spoilt says that its claims cannot be read now, and so no task can start on
+	// it; they are those last known, if there were any.
+	spoilt bool
+}
 
 // inventory is what the node has to offer after a reading.
 type inventory struct {

@@ -28,7 +28,8 @@ func (i *inventory) offer(found nvml.GPU, known gpu, isKnown bool, r reading, se
 		g.reservedMiB = reservedMiB(found.Memory, own)
 	}
 	inTable, told := r.table[g.id()]
-	held := holdingsOf(inTable, told, r.at)
+	held := holdingsOf(inTable.GPU, told && inTable.Ledger != nil, r.at)
+	held.spoilt = inTable.spoilt
 	sellable := int(min(g.sellableMiB()/set.unitMiB, maxNodeUnits+1))
 	if held.inOtherUnits(set.unitMiB) {
 		i.offered = append(i.offered, g.keptAsItIs(held, r, set))
@@ -102,6 +103,8 @@ func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 		g.health = g.record.reason(set.probation)
 	case held.stuck() != "":
 		g.health = held.stuck()
+	case held.spoilt:
+		g.health = "its claims in the allocation table cannot be read, so no task can start on it; `nomad-gpu-mem doctor` says why"
 	case held.cordon != nil:
 		g.health = cordoned(*held.cordon)
 	default:

@@ -91,7 +91,7 @@ func (s *scene) reading(second int) reading {
 	return reading{
 		at:       time.Unix(int64(second), 0),
 		snapshot: &nvml.Snapshot{DriverVersion: "550", GPUs: []nvml.GPU{s.gpu}},
-		table:    tableView{"GPU-1": found},
+		table:    tableView{"GPU-1": {GPU: found}},
 		users:    s.users,
 	}
 }
@@ -111,7 +111,7 @@ func (s *scene) polls(c Config, n int) gpu {
 // held is what the table says of the scene's GPU.
 func (s *scene) held() holdings {
 	r := s.reading(1)
-	return holdingsOf(r.table["GPU-1"], true, r.at)
+	return holdingsOf(r.table["GPU-1"].GPU, true, r.at)
 }
 
 func (g gpu) String() string {

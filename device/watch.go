@@ -76,7 +76,7 @@ func (w *watch) run(ctx context.Context) {
 }
 
 // look reads each GPU's claims and cordon. One that cannot be read keeps what
-// was known of it.
+// was known of it, and is marked if that is so because its value makes no sense.
 func (w *watch) look(ctx context.Context, gpus []allocator.GPUID, before view) (view, error) {
 	if len(gpus) == 0 {
 		return before, nil
@@ -92,13 +92,17 @@ func (w *watch) look(ctx context.Context, gpus []allocator.GPUID, before view) (
 	for _, id := range gpus {
 		found, err := table.Inspect(ctx, id)
 		if err == nil {
-			now.gpus[id] = found
+			now.gpus[id] = tableEntry{GPU: found}
 			continue
 		}
 		errs = append(errs, fmt.Errorf("GPU %s: %w", id, err))
-		if known, ok := before.gpus[id]; ok {
-			now.gpus[id] = known
+		known, ok := before.gpus[id]
+		if errors.Is(err, allocator.ErrUnreadable) { // what tasks are refused with as well
+			known.ID, known.spoilt = id, true
+		} else if !ok {
+			continue
 		}
+		now.gpus[id] = known
 	}
 	now.failed = len(errs) > 0
 	return now, errors.Join(errs...)
