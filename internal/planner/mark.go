@@ -93,16 +93,19 @@ func affinities(target string, planned []string) []*api.Affinity {
 	return all
 }
 
-// preferences counts the affinities at the end that a pin may have written.
+// preferences counts the affinities at the end that a pin has written: the first
+// of them, and no other, has the full weight. A job's own may look the same else.
 func preferences(all []*api.Affinity, target string) int {
 	n := 0
 	for _, a := range slices.Backward(all) {
 		if a.LTarget != target || a.Operand != oneOf || a.Weight == nil || *a.Weight <= 0 {
 			break
 		}
-		n++
+		if n++; *a.Weight == pinWeight {
+			return n
+		}
 	}
-	return n
+	return 0
 }
 
 func isNodeList(c *api.Constraint) bool { return c.LTarget == targetNode && c.Operand == oneOf }

@@ -80,6 +80,8 @@ func TestPlanningThePlanned(t *testing.T) {
 		job.TaskGroups[0].AddAffinity(api.NewAffinity("${meta.rack}", "=", "r1", 100))
 		first := job.TaskGroups[0].Tasks[0].Resources.Devices[0] // what the planner writes, too
 		first.Constraints = []*api.Constraint{api.NewConstraint("${device.attr.index}", "<", "7"), api.NewConstraint("${device.attr.units}", "=", "22")}
+		first.Affinities = []*api.Affinity{api.NewAffinity("${device.model}", "set_contains_any", nomadtest.UUID(1, 0), 60)}
+		job.TaskGroups[0].AddAffinity(api.NewAffinity("${node.unique.id}", "set_contains_any", cluster.Nodes[1].ID, 60))
 		once := plan(t, job, cluster, options)
 		twice := plan(t, once.Job, cluster, options)
 		must.Eq(t, once.Job, twice.Job)
