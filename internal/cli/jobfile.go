@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -120,17 +122,20 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// variables are those of the flags, as a file of variables has them. Values are
-// strings unless they are lists or objects: HCL makes numbers of strings where
-// the variable is one.
+// variables are those of the flags, as one file of variables has them: of a name
+// that is given twice the last counts, and --var before --var-file. Values of
+// --var are strings unless they are lists or objects: HCL makes numbers of
+// strings where the variable is one.
 func (f *jobFlags) variables() (string, error) {
-	var all strings.Builder
+	all := hclwrite.NewEmptyFile()
 	for _, path := range f.varFiles {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return "", err
 		}
-		all.Write(append(text, '\n'))
+		if err := setVariables(all.Body(), path, text); err != nil {
+			return "", err
+		}
 	}
 	for _, v := range f.vars {
 		name, value, ok := strings.Cut(v, "=")
@@ -140,9 +145,31 @@ func (f *jobFlags) variables() (string, error) {
 		if !strings.HasPrefix(value, "[") && !strings.HasPrefix(value, "{") {
 			value = quoteHCL(value)
 		}
-		fmt.Fprintf(&all, "%s = %s\n", name, value)
+		if err := setVariables(all.Body(), "--var "+name, []byte(name+" = "+value+"\n")); err != nil {
+			return "", err
+		}
 	}
-	return all.String(), nil
+	return string(all.Bytes()), nil
+}
+
+// setVariables adds the variables of a text, in HCL or JSON, or replaces those of
+// the same name.
+func setVariables(all *hclwrite.Body, from string, text []byte) error {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(text, &object) == nil {
+		text = nil
+		for name, value := range object {
+			text = fmt.Appendf(text, "%s = %s\n", name, value)
+		}
+	}
+	file, diagnostics := hclwrite.ParseConfig(text, from, hcl.InitialPos)
+	if diagnostics.HasErrors() {
+		return diagnostics
+	}
+	for name, attribute := range file.Body().Attributes() {
+		all.SetAttributeRaw(name, attribute.Expr().BuildTokens(nil))
+	}
+	return nil
 }
 
 // quoteHCL writes a string that stands for itself.

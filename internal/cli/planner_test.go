@@ -95,6 +95,24 @@ func TestPlanAndRun(t *testing.T) {
 	must.StrContains(t, stdout, "default/web: needs nothing")
 }
 
+// Of a variable that is given twice the last counts, and the flag before a file.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	hcl, object := jobFile(t, "a = 1 # one\nb = [\n  \"x\",\n]\nc = <<END\ntext\nEND\n"), jobFile(t, `{"a": 2, "d": {"e": "${1 + 2}"}}`)
+	flags := jobFlags{varFiles: []string{hcl, object}, vars: []string{"b=[7]", "a=3", "a=4"}}
+	text, err := flags.variables()
+	must.NoError(t, err)
+	for _, line := range []string{`a = "4"`, "b = [7]", "c = <<END\ntext\nEND\n", `d = { "e" : "${1 + 2}" }`} {
+		must.StrContains(t, text, line)
+	}
+	must.Eq(t, 1, strings.Count(text, "a = "))
+
+	for _, bad := range []jobFlags{{vars: []string{"a=[1"}}, {vars: []string{"a b=1"}}, {varFiles: []string{jobFile(t, "a = \n")}}} {
+		_, err := bad.variables()
+		must.Error(t, err)
+	}
+}
+
 // run of a job that asks for no GPU memory says what was started, and what not.
 func TestRunOfOtherJobs(t *testing.T) {
 	t.Parallel()
