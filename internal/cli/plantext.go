@@ -45,6 +45,9 @@ func writeGroup(w io.Writer, group planner.Group) error {
 			return err
 		}
 	}
+	if group.Replaces > 0 {
+		fmt.Fprintf(w, "  Nomad replaces %s for this, as the update block of the job says.\n", count(group.Replaces, "instance"))
+	}
 	for _, short := range group.Short {
 		fmt.Fprintf(w, "  %s nowhere%s:\n", fits(short.Instances), ever(short))
 		for _, why := range short.Why {

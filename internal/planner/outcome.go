@@ -17,7 +17,8 @@ type Outcome struct {
 	AsPlanned bool     `json:"as_planned"`
 }
 
-// Compare holds what Nomad started against a plan. Those of groups that ask for
+// Compare holds what Nomad started against a plan. Instances that replace others
+// may come later. Those of groups that ask for
 // no GPU memory are as planned wherever they are.
 func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	all := unplanned(plan, started)
@@ -41,7 +42,7 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 		for _, alloc := range elsewhere {
 			all = append(all, outcomeOf(alloc, len(open) == 0 && group.keepsTo(alloc.NodeID)))
 		}
-		for range len(open) - len(elsewhere) {
+		for range len(open) - len(elsewhere) - group.Replaces {
 			all = append(all, Outcome{Group: group.Name})
 		}
 	}

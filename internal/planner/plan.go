@@ -49,6 +49,10 @@ type Group struct {
 	Nodes  []string   `json:"nodes,omitempty"` // IDs of the nodes it is confined to, best first
 	Places []Place    `json:"places"`          // of the instances to be started
 	Short  []Shortage `json:"short,omitempty"` // of those that fit nowhere
+
+	// Replaces is how many of the places are of instances that run now. Nomad
+	// replaces them as the job's update block says, commonly one at a time.
+	Replaces int `json:"replaces,omitempty"`
 }
 
 // Place is where one instance of a group should go.

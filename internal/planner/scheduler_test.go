@@ -178,6 +178,10 @@ func TestRunningAgainOnTheRealScheduler(t *testing.T) {
 			p = plan(t, larger, see(t, n, larger), options)
 			must.False(t, p.Groups[0].Kept)
 			must.Len(t, 3, p.Groups[0].Places)
+			must.Eq(t, 3, p.Groups[0].Replaces)
+			for _, outcome := range planner.Compare(p, run(n, p)) { // one now, the others later
+				must.NotEq(t, "", outcome.Alloc)
+			}
 		})
 	}
 }
