@@ -59,7 +59,7 @@ type review struct {
 }
 
 // guarded lets requests with the token through, reads the job and plans it.
-func (h *handler) guarded(answer func(http.ResponseWriter, []byte, review)) http.HandlerFunc {
+func (h *handler) guarded(answer func(w http.ResponseWriter, found review, changed []byte)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !h.allowed(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -82,7 +82,8 @@ func (h *handler) guarded(answer func(http.ResponseWriter, []byte, review)) http
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
-		answer(w, body, h.review(ctx, job))
+		found, changed := h.review(ctx, job, body)
+		answer(w, found, changed)
 	}
 }
 
@@ -97,26 +98,31 @@ func (h *handler) allowed(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(h.config.Token)) == 1
 }
 
-// review plans the job.
-func (h *handler) review(ctx context.Context, job *api.Job) review {
-	found := review{Patch: []operation{}, Warnings: []string{}, Errors: []string{}}
+// review plans the job, and applies the patch to it as it came: one that fits the
+// fields of a job but not how they are spelled would break it at the proxy.
+func (h *handler) review(ctx context.Context, job *api.Job, body []byte) (found review, changed []byte) {
+	found = review{Patch: []operation{}, Warnings: []string{}, Errors: []string{}}
 	plan, err := h.planner.Reserve(ctx, job, h.config.Options)
 	if err == nil {
 		found.Patch, err = diff(job, plan)
+	}
+	if err == nil {
+		changed, err = apply(body, found.Patch)
 	}
 	switch {
 	case err == nil:
 		found.Warnings = append(found.Warnings, warnings(plan)...)
 		h.logger.Info("planned", "job", *job.ID, "groups", len(plan.Groups), "missing", plan.Missing())
 	case h.config.Strict:
+		found.Patch = []operation{}
 		found.Errors = append(found.Errors, "GPU memory cannot be planned: "+err.Error())
 		h.logger.Error("refused", "job", *job.ID, "reason", err)
 	default:
-		found.Patch = []operation{}
+		found.Patch, changed = []operation{}, body
 		found.Warnings = append(found.Warnings, "GPU memory is not planned, and Nomad takes any GPU that fits: "+err.Error())
 		h.logger.Warn("not planned", "job", *job.ID, "reason", err)
 	}
-	return found
+	return found, changed
 }
 
 // warnings says what fits nowhere.
@@ -131,17 +137,12 @@ func warnings(plan *planner.Plan) []string {
 	return all
 }
 
-func (h *handler) patch(w http.ResponseWriter, _ []byte, found review) { h.send(w, found) }
+func (h *handler) patch(w http.ResponseWriter, found review, _ []byte) { h.send(w, found) }
 
-func (h *handler) mutate(w http.ResponseWriter, body []byte, found review) {
+func (h *handler) mutate(w http.ResponseWriter, found review, changed []byte) {
 	if len(found.Errors) > 0 {
 		http.Error(w, strings.Join(found.Errors, "\n"), http.StatusUnprocessableEntity)
 		return
-	}
-	changed, err := apply(body, found.Patch)
-	if err != nil { // the job as it came is always a good answer
-		h.logger.Error("patch does not fit", "reason", err)
-		changed = body
 	}
 	for _, warning := range found.Warnings {
 		w.Header().Add("Warning", fmt.Sprintf("199 nomad-gpu-mem %q", warning))

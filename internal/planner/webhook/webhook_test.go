@@ -168,6 +168,19 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// A patch names fields as Nomad spells them, so it does not fit a job that is
+// spelled otherwise.
+func TestOtherSpelling(t *testing.T) {
+	t.Parallel()
+	server := start(t, stub{}, nil)
+	spelled := strings.Replace(job, "TaskGroups", "taskgroups", 1)
+	r := patchOf(t, server, spelled)
+	must.EqJSON(t, `[]`, string(r.Patch))
+	must.StrContains(t, r.Warnings[0], "not planned")
+	_, mutated := post(t, server, "/v1/mutate", spelled)
+	must.EqJSON(t, spelled, mutated)
+}
+
 func TestToken(t *testing.T) {
 	t.Parallel()
 	server := start(t, stub{}, func(c *webhook.Config) { c.Token = "secret" })
