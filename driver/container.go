@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
@@ -49,12 +50,13 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
 	b.config.Env = env
 	return docker.Spec{
-		Name:     containerName(o.task),
-		Config:   &b.config,
-		Host:     &b.host,
-		Network:  b.network,
-		MAC:      o.job.MACAddress,
-		Attempts: o.nameAttempts(),
+		Name:      containerName(o.task),
+		Config:    &b.config,
+		Host:      &b.host,
+		Network:   b.network,
+		MAC:       o.job.MACAddress,
+		ImageName: strings.TrimPrefix(o.job.Image, "https://"),
+		Attempts:  o.nameAttempts(),
 	}, append(b.remarks, overruled...), nil
 }
 

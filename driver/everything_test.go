@@ -101,9 +101,10 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, []string{"config.auth.email has no effect: registries no longer ask for it"}, remarks)
 	must.Eq(t, docker.Spec{
-		Name:     "app_" + allocID,
-		MAC:      "02:68:b3:29:da:98",
-		Attempts: 3,
+		Name:      "app_" + allocID,
+		MAC:       "02:68:b3:29:da:98",
+		ImageName: "registry.local:5000/team/app:1",
+		Attempts:  3,
 		Config: &container.Config{
 			Image:        "sha256:1234",
 			Hostname:     "h",
@@ -195,8 +196,9 @@ func TestNoTaskOptionInDocker(t *testing.T) {
 	must.NoError(t, err)
 	must.SliceEmpty(t, remarks)
 	must.Eq(t, docker.Spec{
-		Name:     "app_" + allocID,
-		Attempts: 5,
+		Name:      "app_" + allocID,
+		ImageName: "local/app:1",
+		Attempts:  5,
 		Config: &container.Config{
 			Image:  "sha256:1234",
 			Env:    []string{"NVIDIA_VISIBLE_DEVICES=void"},

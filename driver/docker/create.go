@@ -17,10 +17,12 @@ import (
 type Spec struct {
 	// Name is the container's name. Labels in Config say which attempt of which task it is.
 	Name    string
-	Config  *container.Config
+	Config  *container.Config // its Image is an ID
 	Host    *container.HostConfig
 	Network *network.NetworkingConfig
 	MAC     string // of the container in the network of its NetworkMode; empty: the daemon chooses
+	// ImageName is how people know the image; the daemon shows it in place of the ID as long as it leads there. May be empty.
+	ImageName string
 	// Attempts is how often Create makes room for the name, which other containers may have. 0: five times.
 	Attempts int
 }
@@ -55,7 +57,32 @@ func (c *Client) Create(ctx context.Context, spec Spec) (string, error) {
 
 const defaultAttempts = 5
 
-func (c *Client) create(ctx context.Context, spec Spec) (id string, err error) {
+// create makes a container that goes by its image's name. The daemon resolves that once more, and it may have become another
+// image's since the ID was found out: then the container is made from the ID.
+func (c *Client) create(ctx context.Context, spec Spec) (string, error) {
+	if spec.ImageName == "" {
+		return c.createOnce(ctx, spec)
+	}
+	named, config := spec, *spec.Config
+	config.Image, named.Config = spec.ImageName, &config
+	id, err := c.createOnce(ctx, named)
+	if err != nil {
+		if errors.Is(sentinel(err), ErrImage) { // the name is no more
+			return c.createOnce(ctx, spec)
+		}
+		return "", err
+	}
+	made, err := c.Inspect(ctx, id)
+	if err != nil || made.Image == spec.Config.Image {
+		return id, err
+	}
+	if err := c.Remove(ctx, id); err != nil {
+		return "", err
+	}
+	return c.createOnce(ctx, spec)
+}
+
+func (c *Client) createOnce(ctx context.Context, spec Spec) (id string, err error) {
 	err = c.timing.retry(ctx, func() error {
 		spec, err := c.withMAC(ctx, spec)
 		if err != nil {
