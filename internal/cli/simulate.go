@@ -119,6 +119,11 @@ func (s *simulateCommand) experiment() (simulate.Experiment, error) {
 	if err != nil {
 		return none, usageError{err}
 	}
+	for _, path := range []string{s.csv, s.plot} { // before hours of work
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return none, usageError{err}
+		}
+	}
 	nodes, tasks, err := s.files()
 	if err != nil {
 		return none, usageError{err}

@@ -87,6 +87,8 @@ func TestSimulateUsage(t *testing.T) {
 		"--trace x --balance 1,NaN,1 --policy=balanced": "numbers from 0 on",
 		"--trace x --plot x.gif":                        ".png or .svg",
 		"--trace x --departures 1 --plot x.svg":         "nothing to draw",
+		"--trace x --csv /nowhere/x.csv":                "/nowhere",
+		"--trace x --plot /nowhere/x.svg":               "/nowhere",
 		"--trace x here":                                "takes no argument",
 	} {
 		t.Run(args, func(t *testing.T) {
