@@ -123,8 +123,12 @@ func TestDiagnose(t *testing.T) {
 		"task ended just now": {wrong: seq(noContainer, func(c *clinic) {
 			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
 		})},
-		"no container, no Nomad":                     {wrong: seq(noNomad, noContainer), kind: doctor.Leak, safe: true},
-		"another node's, no Nomad":                   {wrong: seq(noNomad, elsewhere)},
+		"no container, no Nomad":          {wrong: seq(noNomad, noContainer), kind: doctor.Leak, safe: true},
+		"another node's, no Nomad":        {wrong: seq(noNomad, elsewhere)},
+		"GPU of a node that is not there": {wrong: func(c *clinic) { c.put(allocator.StateKey("GPU-9"), `{"node":"old-name"}`) }, kind: doctor.DeadNode},
+		"GPU of a node that has just come": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey("GPU-9"), `{"node":"new","updated_at":"`+noon.Format(time.RFC3339)+`"}`)
+		}},
 		"claim is gone":                              {wrong: noClaim, kind: doctor.Phantom},
 		"claim is gone, no Nomad":                    {wrong: seq(noNomad, noClaim), kind: doctor.Phantom},
 		"claim is gone, task is new":                 {wrong: seq(noClaim, func(c *clinic) { c.task(func(t *doctor.Task) { t.Since = noon }) })},

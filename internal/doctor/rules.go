@@ -23,7 +23,7 @@ const (
 func Diagnose(e Evidence) []Finding {
 	var all []Finding
 	for _, rule := range []func(Evidence) []Finding{
-		unreadable, overlaps, leaks, phantoms, squatters, deadNodes, skews,
+		unreadable, overlaps, leaks, phantoms, squatters, deadNodes, nameless, skews,
 	} {
 		all = append(all, rule(e)...)
 	}
@@ -201,6 +201,33 @@ func deadNodes(e Evidence) (found []Finding) {
 			Why:    "planners no longer use it; its claims stay, since nobody has proven that its tasks are gone",
 			Do:     "see why its device plugin does not report; if the node is lost for good, purge it with its GPUs and claims",
 			Remedy: Remedy{Action: PurgeNode, node: node.Name, lastSeen: node.LastSeen},
+		})
+	}
+	return found
+}
+
+// nameless are nodes of which the table has GPUs and nothing else, for long: whoever
+// has these GPUs now cannot report them.
+func nameless(e Evidence) (found []Finding) {
+	known := map[string]bool{}
+	for _, node := range e.Table.Nodes {
+		known[allocator.NodeKey(node.Name)] = true
+	}
+	for _, problem := range e.Table.Problems {
+		known[problem.Key] = true // a finding of its own
+	}
+	for _, gpu := range e.Table.GPUs {
+		name := gpu.State.Node
+		if name == "" || known[allocator.NodeKey(name)] || e.Now.Sub(gpu.State.UpdatedAt) <= allocator.Silence {
+			continue
+		}
+		known[allocator.NodeKey(name)] = true // once for all its GPUs
+		found = append(found, Finding{
+			Kind: DeadNode, Node: name, Key: allocator.StateKey(gpu.ID),
+			What:   "the table has GPUs of it, and nothing of the node itself",
+			Why:    "if another node has these GPUs now, it cannot report them",
+			Do:     "see whether it is there; if it is lost for good, or was renamed, purge it with its GPUs and claims",
+			Remedy: Remedy{Action: PurgeNode, node: name},
 		})
 	}
 	return found
