@@ -83,7 +83,9 @@ func TestReadTraceRefuses(t *testing.T) {
 		"two shared":      {nodes: nodesCSV, tasks: head + "1,1,2,500\n", want: "only one GPU can be shared"},
 		"more than whole": {nodes: nodesCSV, tasks: head + "1,1,1,1500\n", want: "only one GPU can be shared"},
 		"no demand":       {nodes: nodesCSV, tasks: head + "1,1,0,0\n", want: "nothing to simulate"},
-		"empty":           {nodes: "", tasks: tasksCSV, want: "EOF"},
+		"empty":           {nodes: "", tasks: tasksCSV, want: "is empty"},
+		"node too large":  {nodes: "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,2000000,T4\n", tasks: tasksCSV, want: "at most 64 GPUs"},
+		"task too large":  {nodes: nodesCSV, tasks: head + "1,1,2000000,1000\n", want: "at most 64 GPUs"},
 		"ragged":          {nodes: nodesCSV, tasks: head + "1,1\n", want: "wrong number of fields"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,7 +87,7 @@ func (t *Trace) Classes() []placement.Class {
 func (t *Trace) addNode(row record) error {
 	n := placement.Node{ID: row.text("sn"), CPU: row.number("cpu_milli"), MemoryMiB: row.number("memory_mib")}
 	n.Name = n.ID
-	for i := range row.number("gpu") {
+	for i := range row.gpus("gpu") {
 		n.GPUs = append(n.GPUs, placement.GPU{
 			ID: n.ID + "-gpu-" + strconv.Itoa(i), Model: row.text("model"), UnitMiB: 1, Units: wholeGPU, Free: wholeGPU,
 		})
@@ -98,7 +98,7 @@ func (t *Trace) addNode(row record) error {
 
 // addTask asks for thousandths of one GPU, or for whole GPUs.
 func (t *Trace) addTask(row record, classes map[string]int) error {
-	count, milli := row.number("num_gpu"), row.number("gpu_milli")
+	count, milli := row.gpus("num_gpu"), row.number("gpu_milli")
 	if count > 1 && milli != wholeGPU || milli > wholeGPU {
 		return fmt.Errorf("%d times %d thousandths of a GPU: only one GPU can be shared", count, milli)
 	}
@@ -155,6 +155,18 @@ func (r record) number(column string) int {
 	return max(0, n)
 }
 
+// mostGPUs is more than a node of a real cluster has.
+const mostGPUs = 64
+
+// gpus reads a number of GPUs that a node has or a task asks for. See problem.
+func (r record) gpus(column string) int {
+	n := r.number(column)
+	if n > mostGPUs && *r.err == nil {
+		*r.err = fmt.Errorf("%s = %d: a node has at most %d GPUs", column, n, mostGPUs)
+	}
+	return min(n, mostGPUs)
+}
+
 // problem is the first field that could not be read.
 func (r record) problem() error { return *r.err }
 
@@ -167,6 +179,9 @@ func readFile(path string, add func(record) error, columns ...string) error {
 	defer file.Close()
 	rows := csv.NewReader(file)
 	head, err := rows.Read()
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s is empty, want CSV with the columns %s", path, strings.Join(columns, ", "))
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
