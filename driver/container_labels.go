@@ -56,10 +56,11 @@ func (b *blueprint) labels() error {
 		}
 		all[builtinAlloc] = b.task.AllocID
 	}
-	maps.Copy(all, map[string]string{labelAlloc: b.task.AllocID, labelAttempt: b.task.ID})
-	if b.hasGPU() {
-		all[labelGPUs] = joinGPUs(b.bookings)
-	}
+	maps.Copy(all, map[string]string{
+		labelAlloc:   b.task.AllocID,
+		labelAttempt: b.task.ID,
+		labelGPUs:    joinGPUs(b.bookings), // also if there are none: the image may have a label of this name
+	})
 	b.config.Labels = all
 	return nil
 }

@@ -46,7 +46,6 @@ type Containers interface {
 // Sandboxes are the pause containers that hold a task group's network.
 type Sandboxes interface {
 	CreateSandbox(ctx context.Context, spec docker.SandboxSpec) (sandbox docker.Sandbox, created bool, err error)
-	FindSandbox(ctx context.Context, labels map[string]string) (docker.Sandbox, error)
 	RemoveSandbox(ctx context.Context, id string) error
 }
 

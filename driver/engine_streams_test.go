@@ -84,19 +84,6 @@ func (e *fakeEngine) CreateSandbox(_ context.Context, spec docker.SandboxSpec) (
 	return s, created, err
 }
 
-func (e *fakeEngine) FindSandbox(_ context.Context, labels map[string]string) (s docker.Sandbox, err error) {
-	err = e.ask("FindSandbox", func() error {
-		for id, c := range e.containers {
-			if carries(c.Labels, labels) {
-				s = docker.Sandbox{ID: id, Key: c.SandboxKey}
-				return nil
-			}
-		}
-		return docker.ErrNotFound
-	})
-	return s, err
-}
-
 func (e *fakeEngine) RemoveSandbox(ctx context.Context, id string) error {
 	if err := e.ask("RemoveSandbox", func() error { return nil }); err != nil {
 		return err

@@ -118,7 +118,7 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 			ExposedPorts: nat.PortSet{"80/tcp": {}, "80/udp": {}},
 			Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
 			Labels: map[string]string{
-				"a": "b", "c": "d", "nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1",
+				"a": "b", "c": "d", "nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "",
 			},
 		},
 		Host: &container.HostConfig{
@@ -202,7 +202,7 @@ func TestNoTaskOptionInDocker(t *testing.T) {
 		Config: &container.Config{
 			Image:  "sha256:1234",
 			Env:    []string{"NVIDIA_VISIBLE_DEVICES=void"},
-			Labels: map[string]string{"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1"},
+			Labels: map[string]string{"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": ""},
 		},
 		Host: &container.HostConfig{
 			Binds: []string{

@@ -114,6 +114,21 @@ func TestStartInAGroupNetworkThatIsGone(t *testing.T) {
 	}
 }
 
+// An image brings labels of its own: a task's container cannot pass for the pause
+// container of a group.
+func TestForgedSandboxStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	w.engine.change(func() {
+		w.engine.containers["forged"] = &fakeContainer{Container: docker.Container{
+			ID: "forged", Name: "task_1", Running: true, Labels: map[string]string{labelSandbox: allocID},
+		}}
+	})
+	must.NoError(t, d.plugin.DestroyNetwork(allocID, nil))
+	must.Eq(t, 1, w.engine.count())
+}
+
 func TestDriverNetwork(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

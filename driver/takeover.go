@@ -105,20 +105,25 @@ func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpe
 
 // findSandbox finds a group's pause container. docker.ErrNotFound if there is none.
 func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (docker.Sandbox, error) {
-	sandbox, err := s.engine.FindSandbox(ctx, map[string]string{labelSandbox: alloc})
-	if p.name != BuiltinName || !errors.Is(err, docker.ErrNotFound) {
-		return sandbox, err
+	found, err := s.sandbox(ctx, sandboxName(alloc), labelSandbox, alloc)
+	if p.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
+		found, err = s.builtinSandbox(ctx, alloc)
 	}
-	taken, err := s.builtinSandbox(ctx, alloc)
-	return docker.Sandbox{ID: taken.ID, Key: taken.SandboxKey}, err
+	return docker.Sandbox{ID: found.ID, Key: found.SandboxKey}, err
 }
 
 // builtinSandbox looks for the pause container that Nomad's own driver made for a
 // group. docker.ErrNotFound if there is none.
 func (s *services) builtinSandbox(ctx context.Context, alloc string) (docker.Container, error) {
-	found, err := s.engine.Inspect(ctx, builtinSandbox+alloc)
-	if err == nil && found.Labels[builtinAlloc] != alloc {
-		err = fmt.Errorf("pause container of Nomad's own driver: %w", docker.ErrNotFound)
+	return s.sandbox(ctx, builtinSandbox+alloc, builtinAlloc, alloc)
+}
+
+// sandbox looks for a pause container. A label alone proves nothing, since images bring
+// labels of their own, and neither does a name.
+func (s *services) sandbox(ctx context.Context, name, label, alloc string) (docker.Container, error) {
+	found, err := s.engine.Inspect(ctx, name)
+	if err == nil && found.Labels[label] != alloc {
+		err = fmt.Errorf("container %s holds no network of allocation %s: %w", name, alloc, docker.ErrNotFound)
 	}
 	return found, err
 }

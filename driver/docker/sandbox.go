@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -14,7 +13,7 @@ import (
 type SandboxSpec struct {
 	Name     string
 	Hostname string            // empty: the daemon makes one
-	Labels   map[string]string // by which FindSandbox finds it again
+	Labels   map[string]string // by which it is known again
 	// PullTimeout and IdleTimeout bound the pull of the pause image.
 	PullTimeout, IdleTimeout time.Duration
 }
@@ -79,20 +78,6 @@ func (c *Client) startAndInspect(ctx context.Context, id string) (Container, err
 		return Container{}, err
 	}
 	return c.Inspect(ctx, id)
-}
-
-// FindSandbox finds a pause container by its labels, a running one before one that has ended. ErrNotFound if there is none.
-func (c *Client) FindSandbox(ctx context.Context, labels map[string]string) (Sandbox, error) {
-	found, err := c.List(ctx, labels)
-	if err != nil {
-		return Sandbox{}, err
-	}
-	if len(found) == 0 {
-		return Sandbox{}, fmt.Errorf("sandbox with labels %v: %w", labels, ErrNotFound)
-	}
-	pick := max(0, slices.IndexFunc(found, func(c Container) bool { return c.Running }))
-	sandbox, err := c.Inspect(ctx, found[pick].ID)
-	return Sandbox{sandbox.ID, sandbox.SandboxKey}, err
 }
 
 // RemoveSandbox ends and removes a pause container, and its namespace with it. A missing one is success.

@@ -17,9 +17,6 @@ func TestSandbox(t *testing.T) {
 	c := engine(t)
 	labels := map[string]string{"docker-test-sandbox": uniqueName()}
 	spec := SandboxSpec{Name: uniqueName(), Hostname: "group-1", Labels: labels, PullTimeout: time.Minute}
-	_, err := c.FindSandbox(t.Context(), labels)
-	must.ErrorIs(t, err, ErrNotFound)
-
 	made, created, err := c.CreateSandbox(t.Context(), spec)
 	must.NoError(t, err)
 	t.Cleanup(func() { must.NoError(t, c.RemoveSandbox(context.Background(), made.ID)) })
@@ -31,9 +28,12 @@ func TestSandbox(t *testing.T) {
 	must.NoError(t, err)
 	must.False(t, created)
 	must.Eq(t, made, again)
-	found, err := c.FindSandbox(t.Context(), labels)
+	found, err := c.Inspect(t.Context(), spec.Name)
 	must.NoError(t, err)
-	must.Eq(t, made, found)
+	must.Eq(t, made, Sandbox{found.ID, found.SandboxKey})
+	for label, value := range labels {
+		must.Eq(t, value, found.Labels[label])
+	}
 
 	// A task shares its namespace and its host name.
 	task := shell("hostname")
@@ -43,7 +43,7 @@ func TestSandbox(t *testing.T) {
 
 	// One that has ended is found for removal, and replaced when it is wanted again.
 	must.NoError(t, c.Stop(t.Context(), made.ID, "", time.Second))
-	found, err = c.FindSandbox(t.Context(), labels)
+	found, err = c.Inspect(t.Context(), spec.Name)
 	must.NoError(t, err)
 	must.Eq(t, made.ID, found.ID)
 	anew, created, err := c.CreateSandbox(t.Context(), spec)
@@ -53,7 +53,7 @@ func TestSandbox(t *testing.T) {
 
 	must.NoError(t, c.RemoveSandbox(t.Context(), anew.ID))
 	must.NoError(t, c.RemoveSandbox(t.Context(), anew.ID))
-	_, err = c.FindSandbox(t.Context(), labels)
+	_, err = c.Inspect(t.Context(), spec.Name)
 	must.ErrorIs(t, err, ErrNotFound)
 }
 

@@ -32,15 +32,17 @@ func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
 		if states[name].Lacks(gpu.ID) {
 			gpu.State = allocator.GPUState{}
 		}
-		shown := newGPU(gpu, byName[name] != nil && byName[name].Dead)
+		node := byName[name]
+		shown := newGPU(gpu, node == nil || !node.Reported || node.Dead)
 		if !shown.Reported && len(shown.Claims) == 0 && gpu.Ledger != nil {
 			continue // nobody reports it, nobody holds it: it is gone
 		}
-		if byName[name] == nil {
-			byName[name] = &Node{Name: name}
+		if node == nil {
+			node = &Node{Name: name}
+			byName[name] = node
 		}
 		if strings.HasPrefix(string(gpu.ID), only.gpu) {
-			byName[name].GPUs = append(byName[name].GPUs, shown)
+			node.GPUs = append(node.GPUs, shown)
 		}
 	}
 	nodes := []Node{}
@@ -71,7 +73,7 @@ func nodeOf(gpu allocator.GPU) string {
 	return "unknown node"
 }
 
-func newGPU(gpu allocator.GPU, onDeadNode bool) GPU {
+func newGPU(gpu allocator.GPU, withoutNode bool) GPU {
 	state := gpu.State
 	g := GPU{
 		ID: gpu.ID, Reported: state.Node != "", Index: state.Index, Model: state.Model,
@@ -88,7 +90,7 @@ func newGPU(gpu allocator.GPU, onDeadNode bool) GPU {
 	if g.Reported {
 		g.UnmanagedMiB, g.UnattributedMiB = gpu.Unexplained()
 	}
-	units := unitMap(gpu, g, onDeadNode)
+	units := unitMap(gpu, g, withoutNode)
 	for _, claim := range claims {
 		g.Claims = append(g.Claims, newClaim(claim, string(units[claim.Units[0]]), g.UnitMiB))
 	}
@@ -120,10 +122,10 @@ func unitsWith(gpu allocator.GPU, claims []allocator.Claim) int {
 
 // unitMap returns a character for each unit. Units are unavailable if the
 // device plugin says so, if it offers units of another size, if nobody offers
-// the GPU, if its node is dead, if it is cordoned, and if its claims cannot be
+// the GPU, if its node is dead or unknown, if it is cordoned, and if its claims cannot be
 // read: the table refuses them all.
-func unitMap(gpu allocator.GPU, g GPU, onDeadNode bool) []rune {
-	refused := onDeadNode || gpu.Ledger == nil || gpu.Cordon != nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
+func unitMap(gpu allocator.GPU, g GPU, withoutNode bool) []rune {
+	refused := withoutNode || gpu.Ledger == nil || gpu.Cordon != nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
 	units := make([]rune, g.Units)
 	for unit := range units {
 		units[unit] = freeUnit

@@ -184,16 +184,20 @@ func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
 		"fewer units":             {allocator.GPUState{Units: 4, UnitMiB: 512}, "aa.."},
 		"fewer than are claimed":  {allocator.GPUState{Units: 1, UnitMiB: 512}, "aa"},
 		"larger units, and fewer": {allocator.GPUState{Units: 3, UnitMiB: 1024}, "aa!!!!"},
+		"of an unknown node":      {allocator.GPUState{Node: "nobody", Units: 4, UnitMiB: 512}, "aa!!"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := &builder{t: t, store: newWorld(), clock: now}
 			b.claim(owner("old", "task", "1b2c3d4e", "n"), allocator.Booking{GPU: a10, UnitMiB: 512, Of: 8, Units: units(0, 2)})
-			c.offered.Node = "n"
+			b.node("n", "550.54.15", "10.0.0.11")
+			if c.offered.Node == "" {
+				c.offered.Node = "n"
+			}
 			b.gpu(a10, c.offered)
 			snapshot, err := b.table().Snapshot(t.Context())
 			must.NoError(t, err)
-			must.Eq(t, c.want, newStatus(snapshot, filter{}, now).Nodes[0].GPUs[0].Map)
+			must.Eq(t, c.want, newStatus(snapshot, filter{node: c.offered.Node}, now).Nodes[0].GPUs[0].Map)
 		})
 	}
 }
@@ -299,8 +303,7 @@ func TestStatus_of_a_dead_node(t *testing.T) {
 // Units that are kept for a task, or that a person has, look like claims.
 func TestStatus_of_promised_units(t *testing.T) {
 	t.Parallel()
-	b := &builder{t: t, store: newWorld(), clock: now}
-	b.gpu(a10, allocator.GPUState{Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, UnitMiB: 1024, Units: 21})
+	b := oneGPUTable(t)
 	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
 	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
 	must.NoError(t, b.table().Request(t.Context(), owner("outside Nomad", "ada", "hold-1", ""), 0, room))
