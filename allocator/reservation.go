@@ -97,7 +97,7 @@ func (l *Ledger) promise(claim Claim, room Room, now time.Time) (changed bool, e
 // hold turns a person's request into units that no task can take, and reports
 // whether the ledger changed. It is an error if the request is gone: a task
 // that Nomad had placed may have taken its units.
-func (l *Ledger) hold(owner Owner, now time.Time) (changed bool, err error) {
+func (l *Ledger) hold(owner Owner, ttl time.Duration, now time.Time) (changed bool, err error) {
 	mark, claim, found := l.find(owner)
 	switch {
 	case !found || claim.Expired(now) || !claim.State.OutsideNomad():
@@ -105,10 +105,10 @@ func (l *Ledger) hold(owner Owner, now time.Time) (changed bool, err error) {
 	case claim.State == Held:
 		return false, nil
 	}
-	if !claim.ExpiresAt.IsZero() { // the wait for the units was not the person's time
-		claim.ExpiresAt = now.Add(claim.ExpiresAt.Sub(claim.ClaimedAt))
+	claim.State, claim.ClaimedAt, claim.ExpiresAt = Held, now, time.Time{}
+	if ttl > 0 {
+		claim.ExpiresAt = now.Add(ttl)
 	}
-	claim.State, claim.ClaimedAt = Held, now
 	l.put(mark, claim)
 	return true, nil
 }

@@ -160,12 +160,12 @@ func TestRequest_and_hold(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Request(ctx, person("hold-1"), 0, room("GPU-1", 2)))
+	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 2)))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 3)}))
 	must.Eq(t, []string{"hold-1: 1-2 of GPU-1", "alloc-1: 3 of GPU-1"}, claimsIn(t, table))
 
-	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1"))
-	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1"))
+	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0))
+	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0))
 	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", []allocator.Booking{quarters("GPU-1", 2)}), allocator.ErrHeld)
 	must.NoError(t, table.Release(ctx, person("hold-1"), "hold-1", []allocator.GPUID{"GPU-1"}))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", []allocator.Booking{quarters("GPU-1", 2)}))
@@ -175,11 +175,24 @@ func TestRequest_that_was_overtaken(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Request(ctx, person("hold-1"), 0, room("GPU-1", 4)))
+	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 4)))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}))
-	must.ErrorIs(t, table.Hold(ctx, person("hold-1"), "GPU-1"), allocator.ErrInvalid)
-	must.ErrorIs(t, table.Hold(ctx, ownerOf("alloc-1"), "GPU-1"), allocator.ErrInvalid)
+	must.ErrorIs(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0), allocator.ErrInvalid)
+	must.ErrorIs(t, table.Hold(ctx, ownerOf("alloc-1"), "GPU-1", 0), allocator.ErrInvalid)
 	must.ErrorIs(t, table.Running(ctx, person("hold-1"), "hold-1", "c", []allocator.GPUID{"GPU-1"}), allocator.ErrInvalid)
+}
+
+// Whoever made a request may have been killed.
+func TestRequest_expires(t *testing.T) {
+	t.Parallel()
+	store := storetest.NewMemory()
+	now := &clock{noon}
+	table := now.table(store)
+	must.ErrorIs(t, table.Request(t.Context(), person("hold-1"), 0, room("GPU-1", 4)), allocator.ErrInvalid)
+	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Minute, room("GPU-1", 4)))
+	now.Time = noon.Add(time.Minute + allocator.ClockSkew + time.Second)
+	must.ErrorIs(t, table.Hold(t.Context(), person("hold-1"), "GPU-1", 0), allocator.ErrInvalid)
+	must.NoError(t, table.Request(t.Context(), person("hold-2"), time.Minute, room("GPU-1", 4)))
 }
 
 func TestHold_expires(t *testing.T) {
@@ -187,9 +200,9 @@ func TestHold_expires(t *testing.T) {
 	store := storetest.NewMemory()
 	now := &clock{noon}
 	table := now.table(store)
-	must.NoError(t, table.Request(t.Context(), person("hold-1"), 2*time.Hour, room("GPU-1", 4)))
+	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Hour, room("GPU-1", 4)))
 	now.Time = noon.Add(time.Hour) // the wait is not part of the two hours
-	must.NoError(t, table.Hold(t.Context(), person("hold-1"), "GPU-1"))
+	must.NoError(t, table.Hold(t.Context(), person("hold-1"), "GPU-1", 2*time.Hour))
 	now.Time = noon.Add(2*time.Hour + allocator.ClockSkew + time.Second)
 	must.ErrorIs(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}), allocator.ErrHeld)
 	now.Time = noon.Add(3*time.Hour + allocator.ClockSkew + time.Second)

@@ -111,24 +111,27 @@ func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, roo
 	return t.promise(ctx, owner, Reserved, ttl, rooms)
 }
 
-// Request asks for units of one GPU for a person outside Nomad, for ttl or, if
-// that is 0, until Release. The owner's Alloc is an ID that the caller chose.
-// The device plugin stops offering the units to Nomad, but a task that Nomad
-// has placed by then may still take them. Once that cannot be, Hold makes them
-// the person's.
-func (t *Table) Request(ctx context.Context, owner Owner, ttl time.Duration, room Room) error {
-	if ttl < 0 {
-		return fmt.Errorf("request for %s: %w", ttl, ErrInvalid)
+// Request asks for units of one GPU for a person outside Nomad. The owner's
+// Alloc is an ID that the caller chose. The device plugin stops offering the
+// units to Nomad, but a task that Nomad has placed by then may still take them.
+// Once that cannot be, Hold makes them the person's. The request ends by itself
+// after patience, should nobody be there any more to hold it or give it up.
+func (t *Table) Request(ctx context.Context, owner Owner, patience time.Duration, room Room) error {
+	if patience <= 0 {
+		return fmt.Errorf("request for %s: %w", patience, ErrInvalid)
 	}
-	return t.promise(ctx, owner, Requested, ttl, []Room{room})
+	return t.promise(ctx, owner, Requested, patience, []Room{room})
 }
 
-// Hold turns a request into units that no task can take. The error matches
-// ErrInvalid if the request is gone.
-func (t *Table) Hold(ctx context.Context, owner Owner, gpu GPUID) error {
+// Hold turns a request into units that no task can take, for ttl or, if that is
+// 0, until Release. The error matches ErrInvalid if the request is gone.
+func (t *Table) Hold(ctx context.Context, owner Owner, gpu GPUID, ttl time.Duration) error {
+	if ttl < 0 {
+		return fmt.Errorf("hold for %s: %w", ttl, ErrInvalid)
+	}
 	now := t.now()
 	return t.change(ctx, []GPUID{gpu}, func(gpu GPUID, l *Ledger) (bool, error) {
-		changed, err := l.hold(owner, now)
+		changed, err := l.hold(owner, ttl, now)
 		if err != nil {
 			return false, fmt.Errorf("GPU %s: %w", gpu, err)
 		}
@@ -136,12 +139,9 @@ func (t *Table) Hold(ctx context.Context, owner Owner, gpu GPUID) error {
 	})
 }
 
-func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, ttl time.Duration, rooms []Room) error {
+func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, life time.Duration, rooms []Room) error {
 	now := t.now()
-	claim := Claim{Owner: owner, Attempt: owner.Alloc, State: state, ClaimedAt: now}
-	if ttl > 0 {
-		claim.ExpiresAt = now.Add(ttl)
-	}
+	claim := Claim{Owner: owner, Attempt: owner.Alloc, State: state, ClaimedAt: now, ExpiresAt: now.Add(life)}
 	byGPU := make(map[GPUID]Room, len(rooms))
 	for _, room := range rooms {
 		if _, twice := byGPU[room.GPU]; twice {

@@ -121,7 +121,7 @@ func (g gpu) String() string {
 // people makes a person hold so many units.
 func (s *scene) people(units int) *scene {
 	room := allocator.Room{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: units}
-	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("someone"), 0, room))
+	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("someone"), time.Hour, room))
 	return s
 }
 

@@ -37,7 +37,7 @@ func TestReconcile(t *testing.T) {
 			w := newWorld(t)
 			owner := allocator.Owner{Task: "app", Alloc: allocID}
 			must.NoError(t, w.earlier().Claim(t.Context(), owner, "x", []allocator.Booking{slice(gpuA, 1)}))
-			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, 0,
+			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
 				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
 			k := &keeper{
 				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),

@@ -46,9 +46,8 @@ func builtinBookings(task *drivers.TaskConfig) ([]allocator.Booking, error) {
 }
 
 // takeOverLogs ends the process that has copied the task's output until now, once the
-// pipes have another writer, and goes on from there. An earlier process of this plugin may
-// have come half the way. What is written in the moment
-// between may come twice.
+// pipes have another writer, and goes on from there. An earlier process of this plugin
+// may have come half the way. What is written in the moment between may come twice.
 func (c *logCopier) takeOverLogs(ctx context.Context) bool {
 	if !c.openPipes(ctx) {
 		return false

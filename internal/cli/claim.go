@@ -157,7 +157,7 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 	h := &holding{table: table, gpu: gpu.ID, mib: count * unit, owner: allocator.Owner{
 		Job: outsideJob, Task: user, Alloc: newHoldID(), NodeName: gpu.State.Node,
 	}}
-	err := table.Request(ctx, h.owner, c.ttl, allocator.Room{
+	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.Room{
 		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
 	})
 	if errors.Is(err, allocator.ErrNoRoom) {
@@ -209,7 +209,7 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 			return c.gaveUp(interrupted, told)
 		}
 	}
-	return h.table.Hold(ctx, h.owner, h.gpu)
+	return h.table.Hold(ctx, h.owner, h.gpu, c.ttl)
 }
 
 // gaveUp is the error of a wait that was too long, or that a person ended.

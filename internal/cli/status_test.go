@@ -210,7 +210,7 @@ func TestStatusOfUseBesideAReservation(t *testing.T) {
 	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
 	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
 	person := allocator.Owner{Job: outsideJob, Task: "ada", Alloc: "hold-1a2b3c4d"}
-	must.NoError(t, b.table().Request(t.Context(), person, 0, room))
+	must.NoError(t, b.table().Request(t.Context(), person, time.Hour, room))
 	_, text, _ := b.store.run(t, "status")
 	must.StrContains(t, text, "! 700 MiB more in use than claimed")
 	must.StrContains(t, text, "ada (outside Nomad)")
@@ -306,7 +306,7 @@ func TestStatus_of_promised_units(t *testing.T) {
 	b := oneGPUTable(t)
 	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
 	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
-	must.NoError(t, b.table().Request(t.Context(), owner("outside Nomad", "ada", "hold-1", ""), 0, room))
+	must.NoError(t, b.table().Request(t.Context(), owner("outside Nomad", "ada", "hold-1", ""), time.Hour, room))
 	_, text, _ := b.store.run(t, "status")
 	must.StrContains(t, text, "reserved")
 	must.StrContains(t, text, "requested")

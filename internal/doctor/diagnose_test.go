@@ -213,8 +213,8 @@ var (
 
 // hold gives all units to a person.
 func (c *clinic) hold() {
-	must.NoError(c.t, c.table(noon).Request(c.t.Context(), person, 0, all))
-	must.NoError(c.t, c.table(noon).Hold(c.t.Context(), person, gpu))
+	must.NoError(c.t, c.table(noon).Request(c.t.Context(), person, time.Hour, all))
+	must.NoError(c.t, c.table(noon).Hold(c.t.Context(), person, gpu, 0))
 }
 
 // reserve keeps the rest of the GPU for a task to come, and gives its units in Nomad
