@@ -24,8 +24,7 @@ type Reservation struct {
 // started now, nor where Nomad gives a task the units of the one it replaces:
 // they are not free yet.
 func (p *planning) reservations(w *wanted, group Group) []Reservation {
-	replaces := !w.kept && len(w.live) > 0
-	if isTemplate(p.job) || replaces {
+	if isTemplate(p.job) || w.replaces() {
 		return nil
 	}
 	var all []Reservation

@@ -17,9 +17,9 @@ type Outcome struct {
 	AsPlanned bool     `json:"as_planned"`
 }
 
-// Compare holds what Nomad started against a plan. Instances that replace others
-// may come later. Those of groups that ask for
-// no GPU memory are as planned wherever they are.
+// Compare holds what Nomad started against a plan. Instances that replace others may
+// come later. Those of groups that ask for no GPU memory are as planned wherever they
+// are.
 func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	all := unplanned(plan, started)
 	for _, group := range plan.Groups {

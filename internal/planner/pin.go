@@ -49,7 +49,9 @@ func (p *planning) pin(w *wanted, group *Group) error {
 	if w.kept {
 		return p.repin(w, group)
 	}
-	group.Replaces = min(len(w.live), len(group.Places))
+	if w.replaces() {
+		group.Replaces = min(len(w.live), len(group.Places))
+	}
 	asked := p.askedPin(w)
 	pin := p.choosePin(group, asked)
 	defer w.mark(asked)

@@ -18,6 +18,8 @@ func (p *planning) plan(w *wanted) (Group, error) {
 	want := *w.spec.Count
 	if w.kept {
 		want -= len(w.live)
+	} else if canaries := w.canaries(); canaries > 0 {
+		want = canaries
 	}
 	for missing := want; missing > 0; missing-- {
 		place, err := p.place(w, len(group.Places) == 0)

@@ -63,7 +63,7 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 			continue
 		}
 		for _, alloc := range w.live {
-			freed[alloc.ID] = !w.kept
+			freed[alloc.ID] = w.replaces()
 			if w.kept && lives(alloc) {
 				p.used = append(p.used, use{node: alloc.NodeID, group: alloc.TaskGroup})
 			}
@@ -113,6 +113,19 @@ func seed(job *api.Job) uint64 {
 	}
 	return hash
 }
+
+// canaries is how many instances of a new version Nomad starts beside those that run,
+// which it ends only once somebody has promoted them. 0: it starts none beside them.
+func (w *wanted) canaries() int {
+	update := w.spec.Update
+	if w.kept || len(w.live) == 0 || update == nil || update.Canary == nil {
+		return 0
+	}
+	return min(*update.Canary, *w.spec.Count)
+}
+
+// replaces reports whether Nomad gives new instances the units of those that run.
+func (w *wanted) replaces() bool { return !w.kept && len(w.live) > 0 && w.canaries() == 0 }
 
 // read finds out what a group wants, nil if no GPU memory.
 func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
