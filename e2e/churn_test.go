@@ -134,12 +134,15 @@ func (c *cluster) runningAllocs(ctx context.Context) (map[string]bool, error) {
 	}
 	allocs := map[string]bool{}
 	for _, found := range all {
-		if found.Running {
+		if found.Running && found.Labels[labelGPUs] != "" {
 			allocs[found.Labels[labelAlloc]] = true
 		}
 	}
 	return allocs, nil
 }
 
-// labelAlloc is the label by which our containers name their allocation.
-const labelAlloc = "nomad-gpu-mem.alloc_id"
+// Labels by which our containers name their allocation and their GPUs.
+const (
+	labelAlloc = "nomad-gpu-mem.alloc_id"
+	labelGPUs  = "nomad-gpu-mem.gpus"
+)
