@@ -148,6 +148,9 @@ func (s *settings) validate() error {
 		return fmt.Errorf(`nvidia_runtime = "" names no runtime: leave the key out for "nvidia"`)
 	case !filepath.IsAbs(s.StateDir):
 		return fmt.Errorf("state_dir = %q is not an absolute path", s.StateDir)
+	case len(filepath.Join(s.StateDir, holderSocket)) > maxSocketPath:
+		return fmt.Errorf("state_dir = %q is too long for the socket %s in it: the most is %d bytes",
+			s.StateDir, holderSocket, maxSocketPath-len("/"+holderSocket))
 	case s.InfraImage == "":
 		return fmt.Errorf(`infra_image = "" names no image: leave the key out for the default`)
 	case !isEndpoint(s.Endpoint):

@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,6 +89,7 @@ func TestConfigErrors(t *testing.T) {
 		{`pull_activity_timeout = "10s"`, `pull_activity_timeout = "10s" is too short: the least is 1m0s`},
 		{"gc { dangling_containers { creation_grace = \"1s\" } }", `gc.dangling_containers.creation_grace = "1s" is too short`},
 		{`state_dir = "state"`, `state_dir = "state" is not an absolute path`},
+		{`state_dir = "/` + strings.Repeat("d", 92) + `"`, "is too long for the socket log-pipes.sock in it: the most is 92 bytes"},
 		{`nvidia_runtime = ""`, `nvidia_runtime = ""`},
 		{"gc { image_delay = \"1d\" }", `gc.image_delay = "1d" is not a duration`},
 		{"table { store = \"etcd\" }", `table.store = "etcd"`},

@@ -36,6 +36,8 @@ const (
 	holderSocket  = "log-pipes.sock" // in state_dir
 	holderNetwork = "unixpacket"     // keeps messages apart
 
+	maxSocketPath = 107 // bytes; the kernel's sun_path, less the zero at its end
+
 	// holderTime is what an answer may take; the process may have to start first.
 	holderTime = 10 * time.Second
 )
