@@ -81,7 +81,13 @@ type Claim struct {
 	// Attempt tells one start of a task from the next. A claim is repeated
 	// and released by the attempt that made it, so a late release of an old
 	// attempt cannot free the units of a new one.
+	//
+	// Begun orders the attempts of a task, and Engine is the Docker engine that
+	// has the container. Both are missing in claims of older versions, and in
+	// those that are no task's.
 	Attempt string     `json:"attempt"`
+	Begun   time.Time  `json:"begun,omitzero"`
+	Engine  string     `json:"engine,omitempty"`
 	State   ClaimState `json:"state"`
 
 	Container   string    `json:"container,omitempty"` // container ID, once it runs

@@ -48,8 +48,9 @@ func (t *Table) Close() error { return t.store.Close() }
 
 // Claim takes the booked units of all the GPUs for the owner, or nothing. It is
 // idempotent by owner and attempt. If another task holds a unit the error is a
-// *HeldError; see also ErrUnitMismatch, ErrUnreadable and the store's errors.
-func (t *Table) Claim(ctx context.Context, owner Owner, attempt string, bookings []Booking) error {
+// *HeldError, and if a newer attempt of the same task has a claim it matches
+// ErrSuperseded; see also ErrUnitMismatch, ErrUnreadable and the store's errors.
+func (t *Table) Claim(ctx context.Context, owner Owner, attempt Attempt, bookings []Booking) error {
 	now := t.now()
 	byGPU := make(map[GPUID]Booking, len(bookings))
 	gpus := make([]GPUID, 0, len(bookings))

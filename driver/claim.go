@@ -9,6 +9,11 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
+// inTable is the attempt as the table knows it.
+func (a attempt) inTable() allocator.Attempt {
+	return allocator.Attempt{ID: a.ID, Begun: a.Begun, Engine: a.Engine}
+}
+
 // claim takes the booked units in the table. Nomad sells the units of a task that it
 // stops in the same plan, and so they may be held for as long as that task takes to
 // end: the start waits for them, as it does for a table that is away, but not for
@@ -22,7 +27,7 @@ func (s *start) claim() error {
 	defer cancel()
 	begun, told := time.Now(), ""
 	for {
-		err := s.services.table.Claim(ctx, ownerOf(s.task), s.task.ID, s.order.bookings)
+		err := s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)
 		if err == nil {
 			return nil
 		}
@@ -147,7 +152,7 @@ func (h *handle) confirmClaim(table Table) error {
 	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
 	defer cancel()
 	owner := ownerOf(h.task)
-	if err := table.Claim(ctx, owner, h.task.ID, h.bookings); err != nil {
+	if err := table.Claim(ctx, owner, h.attempt().inTable(), h.bookings); err != nil {
 		return err
 	}
 	return table.Running(ctx, owner, h.task.ID, h.container, gpusOf(h.bookings))

@@ -51,7 +51,7 @@ type Sandboxes interface {
 
 // Table is what the driver needs of the allocation table. *allocator.Table is one.
 type Table interface {
-	Claim(ctx context.Context, owner allocator.Owner, attempt string, bookings []allocator.Booking) error
+	Claim(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, bookings []allocator.Booking) error
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
 	Stuck(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error

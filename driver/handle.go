@@ -28,6 +28,7 @@ type TaskState struct {
 	Bookings      []Slice
 	DriverNetwork *drivers.DriverNetwork
 	StartedAt     time.Time
+	Begun         time.Time // when the attempt began, before its container; zero in what older versions wrote
 	TTY           bool
 	// ReattachConfig is of the process by which Nomad's own driver copies the output; nil
 	// in what this plugin writes.
@@ -52,7 +53,8 @@ type handle struct {
 	seen      atomic.Bool // this process has seen the container run
 	image     string      // ID
 	network   *drivers.DriverNetwork
-	startedAt time.Time
+	startedAt time.Time // the container
+	begun     time.Time // the attempt; it orders the attempts of a task
 	tty       bool
 	pool      string // shared CPUs that the container was told of; empty: not known
 	builtin   bool   // Nomad's own driver started it
@@ -78,6 +80,7 @@ func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocat
 		engine:    engine,
 		image:     found.Image,
 		startedAt: found.StartedAt,
+		begun:     found.StartedAt,
 		tty:       found.TTY,
 		logged:    make(chan struct{}),
 		exited:    make(chan struct{}),
@@ -93,7 +96,7 @@ type exit struct {
 }
 
 func (h *handle) attempt() attempt {
-	a := attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt, Engine: h.engine}
+	a := attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.begun, Engine: h.engine}
 	if h.builtin {
 		a.Container = h.container
 	}
@@ -144,6 +147,7 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 		Attempt:       h.task.ID,
 		DriverNetwork: h.network,
 		StartedAt:     h.startedAt,
+		Begun:         h.begun,
 		TTY:           h.tty,
 	}
 	for _, b := range h.bookings {
@@ -156,6 +160,15 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 		return nil, fmt.Errorf("cannot encode the task's state for Nomad: %w", err)
 	}
 	return out, nil
+}
+
+// begun is when the attempt began. What older versions wrote says only when its
+// container did, which is later by less than the next attempt.
+func (s TaskState) begun() time.Time {
+	if s.Begun.IsZero() {
+		return s.StartedAt
+	}
+	return s.Begun
 }
 
 // bookings turns the kept slices back into bookings.

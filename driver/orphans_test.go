@@ -49,7 +49,7 @@ func TestSweep(t *testing.T) {
 				ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, GPUs: []allocator.GPUID{gpuA},
 				Begun: now.Add(-c.age), Over: c.over,
 			}
-			must.NoError(t, w.table.Claim(t.Context(), a.Owner, a.ID, []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(t, w.table.Claim(t.Context(), a.Owner, allocator.Attempt{ID: a.ID}, []allocator.Booking{slice(gpuA, 1)}))
 			if c.container != "" {
 				w.engine.put("c1", "x", c.container)
 			}

@@ -22,7 +22,7 @@ func TestReconcile(t *testing.T) {
 		{"nothing stands behind it", time.Hour, func(*testing.T, *world, *keeper) {}, true},
 		{"an earlier process may be at work", time.Second, func(*testing.T, *world, *keeper) {}, false},
 		{"it was claimed just now", time.Hour, func(t *testing.T, w *world, _ *keeper) {
-			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, "y", []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, allocator.Attempt{ID: "y"}, []allocator.Booking{slice(gpuA, 1)}))
 		}, false},
 		{"its container runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "running") }, false},
 		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, false},
@@ -36,7 +36,7 @@ func TestReconcile(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			owner := allocator.Owner{Task: "app", Alloc: allocID}
-			must.NoError(t, w.earlier().Claim(t.Context(), owner, "x", []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(t, w.earlier().Claim(t.Context(), owner, allocator.Attempt{ID: "x"}, []allocator.Booking{slice(gpuA, 1)}))
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
 				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
 			k := &keeper{
@@ -63,7 +63,7 @@ func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.assert = time.Hour // the start is to be the one that looks
-	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Job: "gone", Task: "app", Alloc: "gone"}, "old", []allocator.Booking{slice(gpuA, 3)}))
+	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Job: "gone", Task: "app", Alloc: "gone"}, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuA, 3)}))
 	d := w.boot()
 	tenancy := d.plugin.services.Load().keeper.tenancy
 	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })

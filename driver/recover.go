@@ -34,7 +34,7 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 		return fmt.Errorf("the task cannot be recovered: %w", err)
 	}
 	gone := attempt{
-		ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.StartedAt, Engine: state.Engine,
+		ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.begun(), Engine: state.Engine,
 	}
 	if state.isBuiltin() {
 		gone.Container = state.ContainerID
@@ -50,7 +50,7 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if state.isBuiltin() {
 		h.takeOver(state)
 	} else {
-		h.startedAt = state.StartedAt
+		h.startedAt, h.begun = state.StartedAt, state.begun()
 	}
 	h.seen.Store(seen && found.Running)
 	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {

@@ -50,6 +50,7 @@ type start struct {
 	task     *drivers.TaskConfig
 	order    *order
 	engine   string // ID of the Docker engine that runs it
+	attempt  attempt
 }
 
 // run does the steps in their order. What can fail for the job's own fault comes
@@ -71,6 +72,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	a := attempt{
 		ID: s.task.ID, Owner: ownerOf(s.task), GPUs: gpusOf(s.order.bookings), Begun: time.Now(), Engine: s.engine,
 	}
+	s.attempt = a
 	if err := s.services.keeper.begin(s.ctx, a); err != nil {
 		return nil, nil, err
 	}
@@ -158,6 +160,7 @@ func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
 		return nil, nil, err
 	}
 	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, s.engine, found)
+	h.begun = s.attempt.Begun
 	h.seen.Store(true)
 	h.pool = s.order.pool
 	h.network = s.order.driverNetwork(found)

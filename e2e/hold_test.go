@@ -70,7 +70,7 @@ func (c *cluster) leak(t *testing.T, alloc string) {
 	must.NoError(t, err)
 	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: "n", NodeName: host}
 	booking := allocator.Booking{GPU: bigGPU, UnitMiB: 1024, Of: 23, Units: allocator.NewUnitSet(20, 21)}
-	must.NoError(t, table.Claim(t.Context(), owner, alloc+"/leaked", []allocator.Booking{booking}))
+	must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: alloc + "/leaked"}, []allocator.Booking{booking}))
 }
 
 // doctor runs the command and returns its exit code.

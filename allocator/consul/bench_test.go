@@ -95,7 +95,9 @@ func TestBench_uncontended(t *testing.T) {
 	var bare, claims, releases []time.Duration
 	for n := range rounds {
 		owner := ownerNumber(n)
-		claims = append(claims, b.timed(func() error { return b.table.Claim(t.Context(), owner, "attempt", oneUnit(gpu, 0)) }))
+		claims = append(claims, b.timed(func() error {
+			return b.table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, oneUnit(gpu, 0))
+		}))
 		index := uint64(0)
 		if pair := b.read("bare"); pair != nil {
 			index = pair.ModifyIndex
@@ -136,7 +138,7 @@ func TestBench_contended(t *testing.T) {
 				for n := range claimers {
 					running.Go(func() {
 						took := b.timed(func() error {
-							return all[n%tables].Claim(t.Context(), ownerNumber(n), "attempt", oneUnit(gpu, n))
+							return all[n%tables].Claim(t.Context(), ownerNumber(n), allocator.Attempt{ID: "attempt"}, oneUnit(gpu, n))
 						})
 						mu.Lock()
 						defer mu.Unlock()
@@ -191,7 +193,7 @@ func TestBench_large(t *testing.T) {
 	}
 	var next []time.Duration
 	for n := range 5 {
-		must.NoError(t, b.table.Claim(t.Context(), ownerNumber(n), "attempt", oneUnit(snapshot.GPUs[n].ID, 60+n%4)))
+		must.NoError(t, b.table.Claim(t.Context(), ownerNumber(n), allocator.Attempt{ID: "attempt"}, oneUnit(snapshot.GPUs[n].ID, 60+n%4)))
 		next = append(next, b.timed(func() (err error) { snapshot, err = b.table.Watch(t.Context(), snapshot.Version); return err }))
 	}
 	list := b.timed(func() error { _, _, err := b.kv.List("gpu-mem/", nil); return err })
@@ -223,7 +225,7 @@ func (b *bench) fill(nodes, gpusPerNode, claimsPerGPU int) {
 			must.NoError(b, err)
 			for claim := range claimsPerGPU {
 				booking := oneUnit(gpu, claim)[0]
-				_, err := ledger.Claim(ownerNumber(number*claimsPerGPU+claim), "attempt", booking, time.Now())
+				_, err := ledger.Claim(ownerNumber(number*claimsPerGPU+claim), allocator.Attempt{ID: "attempt"}, booking, time.Now())
 				must.NoError(b, err)
 			}
 			value, err := ledger.Encode()

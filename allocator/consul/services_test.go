@@ -209,7 +209,7 @@ func TestConsul_value_edited_by_hand(t *testing.T) {
 	must.ErrorContains(t, err, "gpus/GPU-contested/claims")
 	table := allocator.NewTable(store)
 	other := allocator.Booking{GPU: "GPU-other", UnitMiB: 1024, Of: 4, Units: allocator.NewUnitSet(1)}
-	must.NoError(t, table.Claim(t.Context(), newTenant(store, "two").owner, "attempt", []allocator.Booking{other}))
+	must.NoError(t, table.Claim(t.Context(), newTenant(store, "two").owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{other}))
 	snapshot, err := table.Snapshot(t.Context())
 	must.NoError(t, err)
 	must.Len(t, 1, snapshot.Problems)
@@ -245,14 +245,14 @@ func TestConsul_claims_on_many_GPUs(t *testing.T) {
 	for i := range bookings {
 		bookings[i] = allocator.Booking{GPU: allocator.GPUID(fmt.Sprintf("GPU-%d", i)), UnitMiB: 1, Of: 1, Units: allocator.NewUnitSet(0)}
 	}
-	err := table.Claim(t.Context(), owner, "attempt", bookings)
+	err := table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, bookings)
 	must.ErrorIs(t, err, allocator.ErrTooLarge)
 	must.ErrorContains(t, err, "65 operations at once, Consul takes 64")
 	jobs, err := holders(t.Context(), store)
 	must.NoError(t, err)
 	must.SliceEmpty(t, jobs)
 
-	must.NoError(t, table.Claim(t.Context(), owner, "attempt", bookings[:64]))
+	must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, bookings[:64]))
 	jobs, err = holders(t.Context(), store)
 	must.NoError(t, err)
 	must.Len(t, 64, jobs)

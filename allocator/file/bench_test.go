@@ -46,7 +46,7 @@ func medianClaim(t *testing.T, busy int) time.Duration {
 		owner := ownerOf(n)
 		booking := allocator.Booking{GPU: gpuOf(n), UnitMiB: 1024, Of: 80, Units: allocator.NewUnitSet(n / 8 % 80)}
 		begun := time.Now()
-		must.NoError(t, table.Claim(t.Context(), owner, "attempt", []allocator.Booking{booking}))
+		must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{booking}))
 		if n >= busy {
 			times = append(times, time.Since(begun))
 		}

@@ -51,6 +51,8 @@ const (
 	held    Result = "held"    // by another task: allocator.ErrHeld
 	refused Result = "refused" // no such claim: allocator.ErrInvalid
 	noRoom  Result = "no room" // allocator.ErrNoRoom
+	// superseded: a newer attempt of the task has the claim, allocator.ErrSuperseded.
+	superseded Result = "superseded"
 
 	// unknown is the result of a call whose answer was lost, or whose process
 	// was. It may have been done or not.
@@ -62,7 +64,7 @@ const (
 
 // generate returns a random operation. All tests of the table draw from it.
 func generate(random *rand.Rand) Operation {
-	op := Operation{Task: 1 + random.IntN(taskCount), Attempt: 1 + random.IntN(2)}
+	op := Operation{Task: 1 + random.IntN(taskCount), Attempt: 1 + random.IntN(attemptCount)}
 	switch pick := random.IntN(100); {
 	case pick < 40:
 		op.Kind = opClaim
@@ -123,7 +125,7 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	attempt := fmt.Sprintf("attempt-%d", op.Attempt)
 	switch op.Kind {
 	case opClaim:
-		return table.Claim(ctx, owner(op.Task), attempt, op.bookings())
+		return table.Claim(ctx, owner(op.Task), allocator.Attempt{ID: attempt, Begun: begun(op.Attempt)}, op.bookings())
 	case opRun:
 		return table.Running(ctx, owner(op.Task), attempt, fmt.Sprintf("container-%d", op.Container), op.gpus())
 	case opRelease:
@@ -140,6 +142,7 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 func outcomeOf(err error) (Outcome, error) {
 	for sentinel, result := range map[error]Result{
 		allocator.ErrHeld: held, allocator.ErrInvalid: refused, allocator.ErrNoRoom: noRoom, allocator.ErrUnavailable: unknown,
+		allocator.ErrSuperseded: superseded,
 	} {
 		if errors.Is(err, sentinel) {
 			return Outcome{Result: result}, nil

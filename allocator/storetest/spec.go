@@ -58,6 +58,9 @@ func (h *Holdings) claim(task, attempt int, units mask) Result {
 	if h.Tasks[task].Attempt == attempt && h.unitsOf(task) == units {
 		return done
 	}
+	if h.Tasks[task].Attempt > attempt {
+		return superseded
+	}
 	for unit, holder := range h.Holder {
 		if units&(1<<unit) != 0 && holder > 0 && holder != task {
 			return held

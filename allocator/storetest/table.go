@@ -21,6 +21,9 @@ const (
 	unitCount = 8
 	unitMiB   = 1024
 	taskCount = 6
+	// attemptCount is how many attempts of a task there are, each newer than those
+	// before it. They come in any order: an old one may be late.
+	attemptCount = 3
 )
 
 // RunTable tests an allocator.Table over a store: random operations, one after
@@ -106,7 +109,9 @@ func live(ctx context.Context, table *allocator.Table, number, life int) error {
 		bookings = append(bookings, booking(gpu, allocator.NewUnitSet(first, first+1, first+2)))
 	}
 	for _, step := range []func() error{
-		func() error { return table.Claim(ctx, owner, attempt, bookings) },
+		func() error {
+			return table.Claim(ctx, owner, allocator.Attempt{ID: attempt, Begun: begun(life)}, bookings)
+		},
 		func() error { return table.Running(ctx, owner, attempt, "container", on) },
 		func() error { return table.Release(ctx, owner, attempt, on) },
 	} {
@@ -147,6 +152,11 @@ func owner(number int) allocator.Owner {
 		Namespace: "default", Job: fmt.Sprintf("job-%d", number), Group: "group", Task: "task",
 		Alloc: fmt.Sprintf(taskFormat, number), Node: "node", NodeName: "host",
 	}
+}
+
+// begun is when an attempt began.
+func begun(attempt int) time.Time {
+	return time.Date(2026, 1, 1, 0, 0, attempt, 0, time.UTC)
 }
 
 // planned is the owner of a reservation for the task.
