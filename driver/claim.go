@@ -9,11 +9,6 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// inTable is the attempt as the table knows it.
-func (a attempt) inTable() allocator.Attempt {
-	return allocator.Attempt{ID: a.ID, Begun: a.Begun, Engine: a.Engine}
-}
-
 // claim takes the booked units in the table. Nomad sells the units of a task that it
 // stops in the same plan, and so they may be held for as long as that task takes to
 // end: the start waits for them, as it does for a table that is away, but not for
@@ -27,7 +22,7 @@ func (s *start) claim() error {
 	defer cancel()
 	begun, told := time.Now(), ""
 	for {
-		err := s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)
+		err := s.takeUnits(ctx)
 		if err == nil {
 			return nil
 		}
@@ -45,6 +40,14 @@ func (s *start) claim() error {
 			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w", limit, err)
 		}
 	}
+}
+
+// takeUnits claims the units, unless this node knows that another task still uses them.
+func (s *start) takeUnits(ctx context.Context) error {
+	if err := s.services.keeper.unitsInUse(s.attempt); err != nil {
+		return err
+	}
+	return s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)
 }
 
 // releaseLeftBehind looks whether anybody stands behind the claims that are in the

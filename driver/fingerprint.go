@@ -21,7 +21,9 @@ const infoTimeout = 10 * time.Second
 // something changed. The channel stays open: Nomad would open another in a busy loop.
 func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
 	ch := make(chan *drivers.Fingerprint)
+	connected := p.agent.open(time.Now)
 	p.spawn(func() {
+		defer connected()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.ctx, cancel)()

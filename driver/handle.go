@@ -26,9 +26,9 @@ type TaskState struct {
 	Image         string // ID
 	Attempt       string
 	Bookings      []Slice
+	Begun         time.Time // when the attempt began; zero in the handles of older versions
 	DriverNetwork *drivers.DriverNetwork
 	StartedAt     time.Time
-	Begun         time.Time // when the attempt began, before its container; zero in what older versions wrote
 	TTY           bool
 	// ReattachConfig is of the process by which Nomad's own driver copies the output; nil
 	// in what this plugin writes.
@@ -50,11 +50,11 @@ type handle struct {
 	bookings  []allocator.Booking
 	container string      // ID
 	engine    string      // ID of the Docker engine that has it
+	begun     time.Time   // when its attempt began
 	seen      atomic.Bool // this process has seen the container run
 	image     string      // ID
 	network   *drivers.DriverNetwork
-	startedAt time.Time // the container
-	begun     time.Time // the attempt; it orders the attempts of a task
+	startedAt time.Time
 	tty       bool
 	pool      string // shared CPUs that the container was told of; empty: not known
 	builtin   bool   // Nomad's own driver started it
@@ -66,6 +66,8 @@ type handle struct {
 
 	exited chan struct{} // closed once exit is set
 	exit   exit
+
+	mentions mentions // Nomad's calls about the task
 
 	claimMu sync.Mutex // held while the claim is asserted
 	over    bool       // under claimMu: the claim may not be asserted any more
@@ -96,7 +98,7 @@ type exit struct {
 }
 
 func (h *handle) attempt() attempt {
-	a := attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.begun, Engine: h.engine}
+	a := newAttempt(h.task, h.bookings, h.begun, h.engine)
 	if h.builtin {
 		a.Container = h.container
 	}
@@ -145,9 +147,9 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 		Engine:        h.engine,
 		Image:         h.image,
 		Attempt:       h.task.ID,
+		Begun:         h.begun,
 		DriverNetwork: h.network,
 		StartedAt:     h.startedAt,
-		Begun:         h.begun,
 		TTY:           h.tty,
 	}
 	for _, b := range h.bookings {
@@ -162,8 +164,8 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 	return out, nil
 }
 
-// begun is when the attempt began. What older versions wrote says only when its
-// container did, which is later by less than the next attempt.
+// begun is when the attempt began. The handle of an older version tells only when its
+// container did, which is later, but before the next attempt.
 func (s TaskState) begun() time.Time {
 	if s.Begun.IsZero() {
 		return s.StartedAt

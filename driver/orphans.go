@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,8 +58,9 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 		k.logger.Warn("temporary files in state_dir cannot be removed", "error", err)
 	}
 	ids, err := k.journal.list()
-	if err != nil {
-		k.logger.Error("some records of tasks cannot be read; remove them once their claims are released", "error", err)
+	if text := fmt.Sprint(err); err != nil && text != k.unreadable {
+		k.logger.Error("some records of tasks cannot be read; the claims of those whose containers are gone are released all the same", "error", err)
+		k.unreadable = text
 	}
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -92,12 +94,12 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	if err != nil || !found {
 		return err
 	}
-	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	looking, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if over, err := k.isOver(settling, a, now); err != nil || !over {
+	if over, err := k.isOver(looking, a, now); err != nil || !over {
 		return err
 	}
-	if err := k.settle(settling, a); err != nil {
+	if err := k.settle(ctx, a); err != nil {
 		if a.Over && now.Sub(a.Ended) >= stuckAge {
 			err = errors.Join(err, k.lookForStuck(ctx, a))
 		}

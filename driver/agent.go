@@ -1,0 +1,73 @@
+package driver
+
+import (
+	"sync"
+	"time"
+)
+
+// agentWatch knows whether a Nomad agent is connected. An agent keeps streams open as long
+// as it runs: of fingerprints, of events, and one for each task whose end it waits for. The
+// plugin outlives an agent that crashes, and the next agent connects to it again.
+type agentWatch struct {
+	mu      sync.Mutex
+	streams int
+	changed time.Time // when the first stream was opened, or the last one closed
+}
+
+// open notes a stream that an agent has opened, until done is called.
+func (a *agentWatch) open(now func() time.Time) (done func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams == 0 {
+		a.changed = now()
+	}
+	a.streams++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.streams--
+		if a.streams == 0 {
+			a.changed = now()
+		}
+	})
+}
+
+// state reports whether an agent is connected, and since when that is so.
+func (a *agentWatch) state() (connected bool, since time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.streams > 0, a.changed
+}
+
+// mentions notes Nomad's calls about one task.
+type mentions struct {
+	mu      sync.Mutex
+	last    time.Time
+	waiting int // open calls of WaitTask
+}
+
+func (m *mentions) note(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = now
+}
+
+// wait notes an open call of WaitTask, until done is called.
+func (m *mentions) wait(now func() time.Time) (done func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting++
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.waiting--
+		m.last = now()
+	}
+}
+
+// noneSince reports whether no call about the task was made since then, and none is open.
+func (m *mentions) noneSince(since time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waiting == 0 && m.last.Before(since)
+}
