@@ -10,33 +10,44 @@ import (
 // plugin outlives an agent that crashes, and the next agent connects to it again.
 type agentWatch struct {
 	mu      sync.Mutex
-	streams int
-	changed time.Time // when the first stream was opened, or the last one closed
+	streams map[*stream]bool
+	left    time.Time // when the last stream was closed
 }
+
+type stream struct{ opened time.Time }
 
 // open notes a stream that an agent has opened, until done is called.
 func (a *agentWatch) open(now func() time.Time) (done func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.streams == 0 {
-		a.changed = now()
+	if a.streams == nil {
+		a.streams = map[*stream]bool{}
 	}
-	a.streams++
+	opened := &stream{now()}
+	a.streams[opened] = true
 	return sync.OnceFunc(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.streams--
-		if a.streams == 0 {
-			a.changed = now()
-		}
+		delete(a.streams, opened)
+		a.left = now()
 	})
 }
 
-// state reports whether an agent is connected, and since when that is so.
+// state reports whether an agent is connected, and since when that is so: since its oldest
+// stream was opened, for those of an earlier agent may close a little later.
 func (a *agentWatch) state() (connected bool, since time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.streams > 0, a.changed
+	if len(a.streams) == 0 {
+		return false, a.left
+	}
+	since = time.Now()
+	for s := range a.streams {
+		if s.opened.Before(since) {
+			since = s.opened
+		}
+	}
+	return true, since
 }
 
 // mentions notes Nomad's calls about one task.
@@ -57,11 +68,11 @@ func (m *mentions) wait(now func() time.Time) (done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting++
+	m.last = now()
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.waiting--
-		m.last = now()
 	}
 }
 

@@ -137,7 +137,10 @@ func (e *fakeEngine) Create(_ context.Context, spec docker.Spec) (id string, err
 			if c.Name != spec.Name {
 				continue
 			}
-			if c.Running && maps.Equal(c.Labels, spec.Config.Labels) {
+			if !maps.Equal(c.Labels, spec.Config.Labels) {
+				return docker.ErrNameTaken
+			}
+			if c.Running {
 				id = c.ID
 				return nil
 			}

@@ -47,10 +47,12 @@ func (p *Plugin) forgotten(h *handle, grace time.Duration, now time.Time) bool {
 }
 
 // finish ends a task and gives back all that it holds. What does not succeed at once is
-// done by the sweeper.
+// done by the sweeper. Of several calls for one task, the first does it all.
 func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
+	if !p.tasks.remove(h) {
+		return nil
+	}
 	h.close()
-	p.tasks.remove(h.task.ID)
 	defer func() { s.images.drop(h.image, h.task.ID, time.Now()) }()
 	return s.keeper.end(ctx, h.attempt())
 }

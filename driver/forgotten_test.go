@@ -14,7 +14,9 @@ import (
 func (d *driver) nextAgent() {
 	d.plugin.agent.mu.Lock()
 	defer d.plugin.agent.mu.Unlock()
-	d.plugin.agent.changed = time.Now()
+	for s := range d.plugin.agent.streams {
+		s.opened = time.Now()
+	}
 }
 
 // An agent that crashes in a start never learns of the task. The next agent does not

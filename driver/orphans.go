@@ -12,9 +12,7 @@ import (
 
 const (
 	// orphanAge is how long Nomad may take to ask for a task whose container has
-	// ended. It is also how old an attempt without a container must be to be taken
-	// for dead while another process of the plugin may be at work on it: a start
-	// claims for claim_timeout at most, and then creates the container.
+	// ended.
 	orphanAge = 10 * time.Minute
 	// residueAge is what a daemon may take to complete what a process had asked of
 	// it that is dead by now.
@@ -24,20 +22,16 @@ const (
 // isOver reports whether an attempt that nobody looks after has to be brought to its
 // end, though nobody said that it is over.
 //
-// If this process is the only one, then nobody is at work on the attempt: what has no
-// container will never have one, and what has one that never ran will not run. Nomad
-// may still repeat the start, which takes custody and claims anew. A container that
-// has ended is left for a while to Nomad, which wants to know how. One that runs is the
-// dangling loop's business.
+// Only the sole process of the plugin decides that: an earlier one may still be in the
+// start. What has no container then will never have one, and what has one that never
+// ran will not run. Nomad may still repeat the start, which takes custody and claims
+// again. A container that has ended is left for a while to Nomad, which wants to know
+// how. One that runs is the dangling loop's business.
 func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, error) {
 	if a.Over {
 		return true, nil
 	}
-	patient := now.Sub(a.Begun) < orphanAge
-	if since, alone := k.tenancy.sole(now); alone && now.Sub(since) >= residueAge {
-		patient = false
-	}
-	if patient {
+	if since, sole := k.tenancy.sole(now); !sole || now.Sub(since) < residueAge {
 		return false, nil
 	}
 	containers, err := k.containers(ctx, a)
@@ -50,6 +44,19 @@ func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, er
 }
 
 func neverRan(c docker.Container) bool { return c.Status == "created" }
+
+// isResidue reports whether a container that has ended is of no use to anyone: no record
+// knows its attempt, and Nomad had the time to ask how it ended.
+func (k *keeper) isResidue(c docker.Container, now time.Time) bool {
+	if k.keepContainers || c.Labels[labelAttempt] == "" || now.Sub(k.since) < orphanAge {
+		return false
+	}
+	_, known, err := k.journal.read(c.Labels[labelAttempt])
+	return !known && err == nil
+}
+
+// mayRun reports whether a container is not known to have ended.
+func mayRun(c docker.Container) bool { return c.Running || neverRan(c) }
 
 // sweep settles the attempts that nobody looks after: those that are over, and those
 // whose container is gone because the machine or the plugin went down with it.

@@ -37,7 +37,7 @@ func TestSweep(t *testing.T) {
 		{"start under way elsewhere", time.Minute, time.Hour, false, "", true, false},
 		{"start under way elsewhere, container created", time.Minute, time.Hour, false, "created", true, false},
 		{"container gone with the node", time.Hour, 0, false, "", false, true},
-		{"container gone, whoever is at work", time.Hour, 0, false, "", true, true},
+		{"container gone, start under way elsewhere", time.Hour, 0, false, "", true, false},
 		{"running", time.Hour, time.Hour, false, "running", false, false},
 		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, false},
 		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", false, true},

@@ -183,16 +183,16 @@ func (k *keeper) release(ctx context.Context, gpu allocator.GPUID, claim allocat
 	return true, nil
 }
 
-// hasContainer reports whether a container of the claim's attempt, or one of its task that
-// runs, is on this engine. It fails if another engine had the claim's container.
+// hasContainer reports whether a container on this engine uses the claim's units, or may be
+// about to. It fails if another engine had the claim's container.
 func (k *keeper) hasContainer(ctx context.Context, claim allocator.Claim) (bool, error) {
 	if err := sameEngine(ctx, k.engine, claim.Engine); err != nil {
 		return false, fmt.Errorf("claim of %s on units %s: %w", claim.Owner, claim.Units, err)
 	}
 	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: claim.Attempt})
-	if err != nil || slices.ContainsFunc(containers, ours) {
+	if err != nil || slices.ContainsFunc(containers, func(c docker.Container) bool { return ours(c) && mayRun(c) }) {
 		return err == nil, err
 	}
 	containers, err = k.containersOf(ctx, claim.Owner)
-	return slices.ContainsFunc(containers, func(c docker.Container) bool { return c.Running }), err
+	return slices.ContainsFunc(containers, mayRun), err
 }

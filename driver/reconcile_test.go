@@ -39,7 +39,8 @@ func TestReconcile(t *testing.T) {
 		}, false},
 		{"another engine had its container", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.elsewhere() }, false},
 		{"its container runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "running") }, false},
-		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, false},
+		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, true},
+		{"its container may be about to run", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "created") }, false},
 		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *keeper) {
 			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
 		}, false},

@@ -188,7 +188,7 @@ func (k *keeper) removeOne(ctx, clearing context.Context, c docker.Container) (e
 	if errors.Is(unknown, docker.ErrNotFound) {
 		return true, nil
 	}
-	return unknown == nil && !now.Running && !neverRan(now), err
+	return unknown == nil && !mayRun(now), err
 }
 
 // containers returns those of the attempt, as the engine tells that has them. No

@@ -20,11 +20,15 @@ import (
 // task, a failure ends the attempt as DestroyTask would. Starting a task twice
 // returns the first start; another start of the same task ends the earlier one.
 func (p *Plugin) StartTask(task *drivers.TaskConfig) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
+	return p.startCalled(task, time.Now())
+}
+
+// startCalled is StartTask, called by Nomad at that time.
+func (p *Plugin) startCalled(task *drivers.TaskConfig, called time.Time) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
 	s, err := p.serving()
 	if err != nil {
 		return nil, nil, err
 	}
-	called := time.Now()
 	for {
 		if h, ok := p.task(task.ID); ok {
 			out, err := h.nomadHandle()

@@ -42,7 +42,7 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 		return
 	}
 	for _, c := range containers {
-		if (c.Running || neverRan(c)) && now.Sub(c.CreatedAt) > s.settings.danglingGrace {
+		if now.Sub(c.CreatedAt) > s.settings.danglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) {
 			p.removeDangling(ctx, s, c)
 		}
 	}
