@@ -135,6 +135,7 @@ func (p *Plugin) serve(s settings) error {
 	services := &services{settings: s, engine: engine, table: table, keeper: &keeper{
 		logger:         p.logger,
 		journal:        openJournal(s.StateDir),
+		checkpoints:    openCheckpoints(s.StateDir),
 		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
 		home:           openHome(s.StateDir),

@@ -22,6 +22,7 @@ const settleTimeout = 30 * time.Second
 type keeper struct {
 	logger         hclog.Logger
 	journal        journal
+	checkpoints    checkpoints
 	tenancy        *tenancy
 	custody        *custody
 	home           *home
@@ -87,7 +88,7 @@ func (k *keeper) settle(ctx context.Context, a attempt) error {
 			return fmt.Errorf("the GPU memory of %s is not given back yet, which will be tried again: %w", a.Owner, err)
 		}
 	}
-	return k.journal.remove(a.ID)
+	return errors.Join(k.checkpoints.remove(a.ID), k.journal.remove(a.ID))
 }
 
 // clear makes sure that no container of the attempt runs. Its label is what counts: it
