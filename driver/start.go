@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -49,7 +48,8 @@ type start struct {
 	ctx      context.Context
 	task     *drivers.TaskConfig
 	order    *order
-	engine   string // ID of the Docker engine that runs it
+	engine   string         // ID of the Docker engine that runs it
+	netFiles []func() error // write the hosts and resolv.conf files
 }
 
 // run does the steps in their order. What can fail for the job's own fault comes
@@ -97,7 +97,7 @@ func (s *start) prepare() error {
 	if err := s.checkRuntime(); err != nil {
 		return err
 	}
-	if err := s.networkFiles(); err != nil {
+	if err := s.planNetworkFiles(); err != nil {
 		return err
 	}
 	if _, _, err := s.order.build(); err != nil { // before minutes are spent on an image
@@ -109,7 +109,10 @@ func (s *start) prepare() error {
 	if err := s.checkGroupNetwork(); err != nil {
 		return err
 	}
-	return s.pullImage()
+	if err := s.pullImage(); err != nil {
+		return err
+	}
+	return s.writeNetworkFiles()
 }
 
 // findEngine notes whose container it will be, and fails if another engine may still
@@ -207,7 +210,7 @@ func (s *start) pullImage() (err error) {
 		}
 	}
 	if job.Load != "" {
-		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, job.Load) }
+		request.Load = func() (io.ReadCloser, error) { return openArchive(s.task, job.Load) }
 	}
 	s.order.image, err = s.services.images.bring(s.ctx, request, s.task.ID)
 	return err

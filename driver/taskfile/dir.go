@@ -13,7 +13,7 @@ import (
 
 // ErrKind is returned for a name that is something else than what was asked for: a link, a device, a FIFO, a socket, a
 // directory, or a file with several names.
-var ErrKind = errors.New("refused")
+var ErrKind = errors.New("unexpected kind of file")
 
 // Dir is a directory that is held open. Paths below it are relative, without "..".
 type Dir struct{ node }
@@ -78,7 +78,7 @@ func (d *Dir) Contains(path string) error {
 // find looks up a path below d without following links.
 func (d *Dir) find(path string) (*node, error) {
 	if !filepath.IsLocal(path) {
-		return nil, fmt.Errorf("%w: %q is not a path inside %s", ErrKind, path, d.path)
+		return nil, fmt.Errorf("%q is not a path inside %s: %w", path, d.path, fs.ErrInvalid)
 	}
 	at := &d.node
 	for name := range strings.SplitSeq(filepath.Clean(path), string(filepath.Separator)) {
@@ -103,7 +103,7 @@ func lookUp(dir int, name, path string) (*node, error) {
 	n, err := newNode(fd, path)
 	if err == nil && n.kind() == unix.S_IFLNK {
 		n.close()
-		return nil, n.refuse("a file or directory itself")
+		return nil, fmt.Errorf("%w: %s is a link, and links in an allocation's directory are not followed here", ErrKind, n.path)
 	}
 	return n, err
 }
