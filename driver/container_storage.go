@@ -44,7 +44,7 @@ func (b *blueprint) storage() error {
 		if err := checkTarget(m.TaskPath); err != nil {
 			return err
 		}
-		b.host.Mounts = append(b.host.Mounts, nomadMount(m))
+		b.host.Mounts = append(b.host.Mounts, b.nomadMount(m))
 	}
 	return nil
 }
@@ -212,14 +212,19 @@ func (v VolumeOptions) docker() *mount.VolumeOptions {
 }
 
 // nomadMount is a mount that Nomad itself asks for: volume_mount blocks, device
-// plugins, and the files of a group's network.
-func nomadMount(m *drivers.MountConfig) mount.Mount {
+// plugins, and the files of a group's network. What is mounted in a container below a
+// shared one would cover the volume on the host, for all who use it.
+func (b *blueprint) nomadMount(m *drivers.MountConfig) mount.Mount {
 	propagation := mount.PropagationRPrivate
 	switch m.PropagationMode {
 	case structs.VolumeMountPropagationHostToTask:
 		propagation = mount.PropagationRSlave
 	case structs.VolumeMountPropagationBidirectional:
 		propagation = mount.PropagationRShared
+		if err := b.checkPropagation(string(propagation)); err != nil {
+			propagation = mount.PropagationRSlave
+			b.remark("volume_mount at %q is mounted host-to-task, not bidirectional: %v", m.TaskPath, err)
+		}
 	}
 	return mount.Mount{
 		Type:        mount.TypeBind,

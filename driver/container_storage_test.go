@@ -135,8 +135,10 @@ func TestContainerMountsAndDevicesOfNomad(t *testing.T) {
 		{Type: "bind", Source: "/none", Target: "/none", ReadOnly: true, BindOptions: propagated("rprivate")},
 		{Type: "bind", Source: "/private", Target: "/private", BindOptions: propagated("rprivate")},
 		{Type: "bind", Source: "/host-to-task", Target: "/host-to-task", BindOptions: propagated("rslave")},
-		{Type: "bind", Source: "/bidirectional", Target: "/bidirectional", BindOptions: propagated("rshared")},
+		{Type: "bind", Source: "/bidirectional", Target: "/bidirectional", BindOptions: propagated("rslave")},
 	}, host.Mounts)
+	o.settings.AllowPrivileged = true
+	must.Eq(t, propagated("rshared"), build(t, o).Host.Mounts[4].BindOptions)
 }
 
 func TestDevicePermissions(t *testing.T) {

@@ -127,7 +127,7 @@ func TestServiceNoTaskLeadsTheLogCollector(t *testing.T) {
 		"the allocation":          `volumes = ["..:/a"]`,
 		"by its absolute path":    `volumes = ["ALLOC:/a"]`,
 		"by another spelling":     `volumes = ["local/../../alloc/..:/a"]`,
-		"with a propagation":      `volumes = ["..:/a:rslave"]`,
+		"with a propagation":      `volumes = ["..:/a:rprivate"]`,
 		"in a mount block":        "mount {\n type = \"bind\"\n source = \"..\"\n target = \"/a\"\n}",
 		"in a list of mounts":     `mounts = [{ type = "bind", source = "..", target = "/a" }]`,
 		"what tasks share":        `volumes = ["../alloc:/a/alloc"]`,
