@@ -102,7 +102,7 @@ func TestLinksInThePlaceOfTheTaskDirectoriesAreRefused(t *testing.T) {
 			must.NoError(t, os.RemoveAll(path))
 			must.NoError(t, os.Symlink("/etc", path))
 			_, _, err := o.build()
-			must.ErrorContains(t, err, "it leaves the allocation's directory")
+			must.ErrorContains(t, err, "is a link")
 		})
 	}
 }

@@ -72,6 +72,9 @@ func (s settings) allowsNvidiaRuntime() bool {
 
 const defaultNvidiaRuntime = "nvidia"
 
+// mostOfProfile is what a seccomp profile may take, in bytes. Docker's own has 20 KB.
+const mostOfProfile = 1 << 20
+
 // securityOptions inlines a seccomp profile given as a file, since Docker's API takes
 // the profile itself. The file is read with this plugin's rights, hence only from
 // where the task may mount from. Docker takes "key:value" too, of old.
@@ -86,7 +89,7 @@ func (b *blueprint) securityOptions() ([]string, error) {
 			options = append(options, option)
 			continue
 		}
-		profile, err := b.paths().read(value)
+		profile, err := b.paths().read(value, mostOfProfile)
 		if err != nil {
 			return nil, fmt.Errorf("config.security_opt %q: %w", option, err)
 		}

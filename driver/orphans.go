@@ -64,6 +64,9 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 	if err := k.journal.tidy(now); err != nil {
 		k.logger.Warn("temporary files in state_dir cannot be removed", "error", err)
 	}
+	if err := k.checkpoints.sweep(k.journal.list); err != nil {
+		k.logger.Warn("log checkpoints of finished tasks cannot be removed from state_dir", "error", err)
+	}
 	ids, err := k.journal.list()
 	if text := fmt.Sprint(err); err != nil && text != k.unreadable {
 		k.logger.Error("some records of tasks cannot be read; the claims of those whose containers are gone are released all the same", "error", err)

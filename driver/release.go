@@ -23,6 +23,7 @@ const settleTimeout = 30 * time.Second
 type keeper struct {
 	logger         hclog.Logger
 	journal        journal
+	checkpoints    checkpoints
 	tenancy        *tenancy
 	custody        *custody
 	home           *home
@@ -40,6 +41,7 @@ func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table) 
 	return &keeper{
 		logger:         logger,
 		journal:        openJournal(s.StateDir),
+		checkpoints:    openCheckpoints(s.StateDir),
 		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
 		home:           openHome(s.StateDir),
@@ -120,7 +122,7 @@ func (k *keeper) settle(ctx context.Context, a attempt) error {
 		return err
 	}
 	if left == nil {
-		return k.journal.remove(a.ID)
+		return errors.Join(k.checkpoints.remove(a.ID), k.journal.remove(a.ID))
 	}
 	if !a.Released {
 		a.Released = true

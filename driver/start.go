@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -70,8 +69,9 @@ type start struct {
 	task     *drivers.TaskConfig
 	called   time.Time // when Nomad called
 	order    *order
-	engine   string  // ID of the Docker engine that runs it
-	attempt  attempt // once it has begun
+	engine   string         // ID of the Docker engine that runs it
+	attempt  attempt        // once it has begun
+	netFiles []func() error // write the hosts and resolv.conf files
 }
 
 // run does the steps in their order. What can fail for the job's own fault comes
@@ -118,7 +118,7 @@ func (s *start) prepare() error {
 	if err := s.checkRuntime(); err != nil {
 		return err
 	}
-	if err := s.networkFiles(); err != nil {
+	if err := s.planNetworkFiles(); err != nil {
 		return err
 	}
 	if _, _, err := s.order.build(); err != nil { // before minutes are spent on an image
@@ -130,7 +130,10 @@ func (s *start) prepare() error {
 	if err := s.checkGroupNetwork(); err != nil {
 		return err
 	}
-	return s.pullImage()
+	if err := s.pullImage(); err != nil {
+		return err
+	}
+	return s.writeNetworkFiles()
 }
 
 // findEngine notes whose container it will be, and fails if another engine may still
@@ -233,7 +236,7 @@ func (s *start) pullImage() (err error) {
 		}
 	}
 	if job.Load != "" {
-		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, job.Load) }
+		request.Load = func() (io.ReadCloser, error) { return openArchive(s.task, job.Load) }
 	}
 	s.order.image, err = s.services.images.bring(s.ctx, request, s.task.ID)
 	return err
