@@ -63,10 +63,12 @@ type RegistryAuth struct {
 
 // AllowedModes are globs of namespace modes that unprivileged clients allow.
 type AllowedModes struct {
-	PID    []string `codec:"pid"`
-	IPC    []string `codec:"ipc"`
-	Userns []string `codec:"userns"`
-	UTS    []string `codec:"uts"`
+	PID      []string `codec:"pid"`
+	IPC      []string `codec:"ipc"`
+	Userns   []string `codec:"userns"`
+	UTS      []string `codec:"uts"`
+	Cgroupns []string `codec:"cgroupns"`
+	Network  []string `codec:"network"` // of "container:..." that name another allocation's
 }
 
 // Volumes opens the host's paths and Docker's volumes to jobs.

@@ -28,7 +28,7 @@ func configSpec() *hclspec.Spec {
 		flag("allow_privileged"),
 		withDefault(texts("allow_caps"), capabilities.HCLSpecLiteral),
 		withDefault(texts("allow_runtimes"), `["runc", "nvidia"]`),
-		block("allowed_modes", texts("pid"), texts("ipc"), texts("userns"), texts("uts")),
+		block("allowed_modes", texts("pid"), texts("ipc"), texts("userns"), texts("uts"), texts("cgroupns"), texts("network")),
 		block("volumes", flag("enabled"), text("selinuxlabel")),
 		flag("allow_writable_logs"),
 		number("pids_limit"),

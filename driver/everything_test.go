@@ -268,6 +268,7 @@ func TestEveryPluginOption(t *testing.T) {
 		AllowPrivileged: true, AllowCaps: []string{"all"}, AllowRuntimes: []string{"runc", "nvidia-cdi"},
 		AllowedModes: AllowedModes{
 			PID: []string{"host"}, IPC: []string{"container:*"}, Userns: []string{"host"}, UTS: []string{"host"},
+			Cgroupns: []string{"host"}, Network: []string{"container:vpn"},
 		},
 		Volumes: Volumes{true, "z"}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
 		ExtraLabels: []string{"job_*"}, CompatLabels: true, DisableLogCollection: true,

@@ -27,10 +27,12 @@ config {
   allow_caps       = ["all"]
   allow_runtimes   = ["runc", "nvidia-cdi"]
   allowed_modes {
-    pid    = ["host"]
-    ipc    = ["container:*"]
-    userns = ["host"]
-    uts    = ["host"]
+    pid      = ["host"]
+    ipc      = ["container:*"]
+    userns   = ["host"]
+    uts      = ["host"]
+    cgroupns = ["host"]
+    network  = ["container:vpn"]
   }
   volumes {
     enabled      = true
