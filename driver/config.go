@@ -27,6 +27,7 @@ type Config struct {
 	AllowCaps         []string     `codec:"allow_caps"`
 	AllowRuntimes     []string     `codec:"allow_runtimes"`
 	AllowedModes      AllowedModes `codec:"allowed_modes"`
+	AllowedDevices    []string     `codec:"allowed_devices"` // globs of paths below /dev, besides the harmless ones
 	Volumes           Volumes      `codec:"volumes"`
 	AllowWritableLogs bool         `codec:"allow_writable_logs"` // let tasks write to alloc/logs, where Nomad's collector writes
 	PidsLimit         int64        `codec:"pids_limit"`          // default and maximum of the tasks' own
@@ -166,6 +167,11 @@ func (s *settings) validate() error {
 	}
 	if err := checkCapabilities("allow_caps", s.AllowCaps); err != nil {
 		return err
+	}
+	for _, pattern := range s.AllowedDevices {
+		if !strings.HasPrefix(pattern, "/dev/") || filepath.Clean(pattern) != pattern {
+			return fmt.Errorf(`allowed_devices has %q: write the path of a device below /dev, or a glob such as "/dev/vfio/*"`, pattern)
+		}
 	}
 	if err := checkOOMScoreAdj("oom_score_adj =", s.OOMScoreAdj); err != nil {
 		return err

@@ -99,6 +99,8 @@ func TestConfigErrors(t *testing.T) {
 		{`endpoint = "unix://"`, `endpoint = "unix://"`},
 		{`allow_caps = ["nonsense"]`, `allow_caps has nonsense`},
 		{`oom_score_adj = 99999`, `oom_score_adj = 99999`},
+		{`allowed_devices = ["sda"]`, `allowed_devices has "sda"`},
+		{`allowed_devices = ["/dev/../etc/*"]`, `allowed_devices has "/dev/../etc/*"`},
 		{`volumes { selinuxlabel = "zzz" }`, `volumes.selinuxlabel = "zzz"`},
 	} {
 		t.Run(c.hcl, func(t *testing.T) {

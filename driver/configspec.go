@@ -29,6 +29,7 @@ func configSpec() *hclspec.Spec {
 		withDefault(texts("allow_caps"), capabilities.HCLSpecLiteral),
 		withDefault(texts("allow_runtimes"), `["runc", "nvidia"]`),
 		block("allowed_modes", texts("pid"), texts("ipc"), texts("userns"), texts("uts"), texts("cgroupns"), texts("network")),
+		texts("allowed_devices"),
 		block("volumes", flag("enabled"), text("selinuxlabel")),
 		flag("allow_writable_logs"),
 		number("pids_limit"),

@@ -57,6 +57,8 @@ func TestContainerRefusals(t *testing.T) {
 		{"GPU node", `devices = [{ host_path = "/dev/nvidia0" }]`, ``, gpu, "GPUs are given by device blocks only"},
 		{"GPU node, other spelling", `devices = [{ host_path = "/dev/../dev/nvidiactl" }]`, ``, nil, "GPUs are given by device blocks only"},
 		{"all devices", `devices = [{ host_path = "/" }]`, ``, nil, "GPUs are given by device blocks only"},
+		{"GPU node that the operator allows", `devices = [{ host_path = "/dev/nvidia0" }]`, `allowed_devices = ["/dev/*"]`, nil, "GPUs are given by device blocks only"},
+		{"kernel's messages", `devices = [{ host_path = "/dev/kmsg" }]`, ``, nil, "allowed_devices"},
 		{"CDI name", `devices = [{ host_path = "nvidia.com/gpu=all" }]`, ``, nil, "GPUs are given by device blocks only"},
 		{"device permissions", `devices = [{ host_path = "/dev/null", cgroup_permissions = "x" }]`, ``, nil, "cgroup_permissions"},
 	} {

@@ -34,6 +34,7 @@ config {
     cgroupns = ["host"]
     network  = ["container:vpn"]
   }
+  allowed_devices = ["/dev/kfd", "/dev/vfio/*"]
   volumes {
     enabled      = true
     selinuxlabel = "z"
