@@ -292,7 +292,7 @@ func TestEveryPluginOption(t *testing.T) {
 	must.Eq(t, time.Minute, s.danglingGrace)
 	must.Eq(t, docker.Config{
 		Endpoint: "tcp://127.0.0.1:2376", Cert: "/c.pem", Key: "/k.pem", CA: "/ca.pem",
-		AuthConfigFile: "/auth.json", AuthHelper: "ecr-login", InfraImage: "local/pause:1",
+		AuthConfigFile: "/auth.json", AuthHelper: "ecr-login", InfraImage: "local/pause:1", SpoolDir: "/opt/state",
 	}, s.engine())
 }
 

@@ -163,6 +163,7 @@ func (s settings) engine() docker.Config {
 		AuthConfigFile: s.Auth.Config,
 		AuthHelper:     s.Auth.Helper,
 		InfraImage:     s.InfraImage,
+		SpoolDir:       s.StateDir,
 	}
 }
 

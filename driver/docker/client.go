@@ -17,6 +17,8 @@ type Config struct {
 	AuthConfigFile string
 	// AuthHelper is the suffix of a credential helper: "ecr-login" runs docker-credential-ecr-login.
 	AuthHelper string
+	// SpoolDir is where image archives are copied to, while they are loaded. Empty: where temporary files go.
+	SpoolDir string
 	// InfraImage is the image of the pause container of group networks.
 	InfraImage string
 }

@@ -11,7 +11,6 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/pkg/jsonmessage"
 )
 
 // Image is what a task needs to know of the image it runs from.
@@ -30,7 +29,8 @@ type PullRequest struct {
 	Ref string
 	// Force pulls even if the image is there.
 	Force bool
-	// Load opens an image archive (as from docker save) that is loaded in place of a pull. Nil: none.
+	// Load opens an image archive (as from docker save, or an OCI layout) that is loaded in place of a pull. Nil: none. Whoever
+	// wrote it is not trusted: it must have the image of that name and no other, and the image gets no name.
 	Load func() (io.ReadCloser, error)
 	// Auth are the task's own credentials. Nil: those of Config.
 	Auth *Auth
@@ -74,38 +74,17 @@ func (c *Client) EnsureImage(ctx context.Context, req PullRequest) (Image, error
 			return img, err
 		}
 	}
-	if err := c.fetch(ctx, ref, req); err != nil {
-		return Image{}, err
-	}
-	return c.inspectImage(ctx, ref)
-}
-
-// fetch brings an image here that is not, or that may have changed.
-func (c *Client) fetch(ctx context.Context, ref imageRef, req PullRequest) error {
 	switch {
 	case req.Load != nil:
 		return c.load(ctx, ref, req.Load)
 	case ref.registry == "":
-		return fmt.Errorf("%w: %q is an image ID that is not on this host, and IDs cannot be pulled: name a repository",
+		return Image{}, fmt.Errorf("%w: %q is an image ID that is not on this host, and IDs cannot be pulled: name a repository",
 			ErrImage, ref.name)
-	default:
-		return c.pull(ctx, ref, req)
 	}
-}
-
-func (c *Client) load(ctx context.Context, ref imageRef, open func() (io.ReadCloser, error)) error {
-	archive, err := open()
-	if err != nil {
-		return fmt.Errorf("%w: opening the archive of %q: %w", ErrImage, ref.name, err)
+	if err := c.pull(ctx, ref, req); err != nil {
+		return Image{}, err
 	}
-	defer archive.Close()
-	loaded, err := c.api.ImageLoad(ctx, archive)
-	if err != nil {
-		return imageError(err, "loading %q from its archive", ref.name)
-	}
-	defer loaded.Body.Close()
-	err = readMessages(loaded.Body, func(jsonmessage.JSONMessage) {})
-	return imageError(err, "loading %q from its archive", ref.name)
+	return c.inspectImage(ctx, ref)
 }
 
 // imageError is wrap for calls that bring an image here: whatever the daemon could not do is ErrImage.
