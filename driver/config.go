@@ -119,16 +119,21 @@ func (c Config) settings() (settings, error) {
 	for _, d := range []struct {
 		key, value string
 		least      time.Duration
+		empty      time.Duration // what "" means, as to Nomad's driver; 0: it is not a duration
 		to         *time.Duration
 	}{
-		{"claim_timeout", c.ClaimTimeout, 0, &s.claimTimeout},
-		{"image_pull_timeout", c.ImagePullTimeout, time.Second, &s.pullTimeout},
-		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, &s.pullIdle},
-		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, &s.infraTimeout},
-		{"gc.image_delay", c.GC.ImageDelay, 0, &s.imageDelay},
-		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, &s.danglingEvery},
-		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, &s.danglingGrace},
+		{"claim_timeout", c.ClaimTimeout, 0, 0, &s.claimTimeout},
+		{"image_pull_timeout", c.ImagePullTimeout, time.Second, 5 * time.Minute, &s.pullTimeout},
+		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, 2 * time.Minute, &s.pullIdle},
+		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, 5 * time.Minute, &s.infraTimeout},
+		{"gc.image_delay", c.GC.ImageDelay, 0, 3 * time.Minute, &s.imageDelay},
+		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, 5 * time.Minute, &s.danglingEvery},
+		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, 5 * time.Minute, &s.danglingGrace},
 	} {
+		if d.value == "" && d.empty > 0 {
+			*d.to = d.empty
+			continue
+		}
 		value, err := time.ParseDuration(d.value)
 		if err != nil {
 			return settings{}, fmt.Errorf(`%s = %q is not a duration: write it like "90s" or "5m"`, d.key, d.value)

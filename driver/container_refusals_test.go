@@ -111,3 +111,17 @@ func TestLinksInThePlaceOfTheTaskDirectoriesAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// The container with the group's network has a name, too.
+func TestTaskNamedLikeTheSandboxIsRefused(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``)
+	o.task.Name = "gpu-docker_sandbox"
+	_, _, err := o.build()
+	must.ErrorContains(t, err, "rename the task")
+	w := newWorld(t)
+	task := w.task(``)
+	task.Name = "gpu-docker/sandbox"
+	_, _, err = w.boot().StartTask(task)
+	must.ErrorContains(t, err, "rename the task")
+}

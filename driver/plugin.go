@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,6 +164,7 @@ func (s settings) engine() docker.Config {
 		AuthConfigFile: s.Auth.Config,
 		AuthHelper:     s.Auth.Helper,
 		InfraImage:     s.InfraImage,
+		InfraPinFile:   filepath.Join(s.StateDir, "infra_image.json"),
 		SpoolDir:       s.StateDir,
 	}
 }

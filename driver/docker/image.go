@@ -20,6 +20,7 @@ type Image struct {
 	User       string
 	StopSignal string
 	Labels     map[string]string
+	Digests    []string // by which registries know it: repository@sha256:...
 }
 
 // PullRequest asks for an image.
@@ -32,7 +33,7 @@ type PullRequest struct {
 	// Load opens an image archive (as from docker save, or an OCI layout) that is loaded in place of a pull. Nil: none. Whoever
 	// wrote it is not trusted: it must have the image of that name and no other, and the image gets no name.
 	Load func() (io.ReadCloser, error)
-	// Auth are the task's own credentials. Nil: those of Config.
+	// Auth are the task's own credentials, or its wish for none. Nil: those of Config.
 	Auth *Auth
 	// AuthSoftFail makes credentials that cannot be had a message to Progress, and the pull anonymous.
 	AuthSoftFail bool
@@ -105,7 +106,7 @@ func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) 
 	if err != nil {
 		return Image{}, wrap(err, "looking up image %q", ref.name)
 	}
-	img := Image{ID: got.ID}
+	img := Image{ID: got.ID, Digests: got.RepoDigests}
 	if got.Config != nil {
 		img.Env = got.Config.Env
 		img.User = got.Config.User
@@ -115,8 +116,12 @@ func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) 
 	return img, nil
 }
 
-// RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error.
+// RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error. The
+// pause image stays: a task may have run from it.
 func (c *Client) RemoveImage(ctx context.Context, id string) error {
+	if c.infra.holds(id) {
+		return nil
+	}
 	err := c.timing.retry(ctx, func() error {
 		_, err := c.api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
 		return err
@@ -125,6 +130,20 @@ func (c *Client) RemoveImage(ctx context.Context, id string) error {
 		return nil
 	}
 	return wrap(err, "removing image %s", id)
+}
+
+// FamiliarName is an image's name as people write it, with its tag: "redis" is redis:latest. What cannot be a name stays as it
+// is.
+func FamiliarName(name string) string {
+	ref, err := parseRef(name)
+	if err != nil || ref.registry == "" {
+		return name
+	}
+	named, err := reference.ParseNormalizedNamed(ref.name)
+	if err != nil {
+		return name
+	}
+	return reference.FamiliarString(named)
 }
 
 // imageRef is a parsed image name.
