@@ -51,6 +51,7 @@ type services struct {
 	sandboxes *sandboxes
 	holder    *holder
 	hosts     hostsFiles
+	toolkits  toolkits
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.

@@ -14,6 +14,7 @@ type SandboxSpec struct {
 	Name     string
 	Hostname string            // empty: the daemon makes one
 	Labels   map[string]string // by which it is known again
+	Env      []string
 	// PullTimeout and IdleTimeout bound the pull of the pause image.
 	PullTimeout, IdleTimeout time.Duration
 }
@@ -48,7 +49,7 @@ func (c *Client) CreateSandbox(ctx context.Context, spec SandboxSpec) (s Sandbox
 }
 
 const (
-	sandboxRuntime = "runc" // Docker's own, which gives no GPUs, whatever the daemon's default is
+	sandboxRuntime = "runc" // Docker's own, whatever the daemon's default is: another one may give the container devices
 	sandboxMemory  = 64 << 20
 	sandboxPids    = 64 // the runtime itself needs some while it starts the container
 )
@@ -70,11 +71,9 @@ func sandboxHost(runtime string) *container.HostConfig {
 func (c *Client) startSandbox(ctx context.Context, spec SandboxSpec, image string) (Sandbox, error) {
 	create := func(runtime string) (id string, err error) {
 		return c.Create(ctx, Spec{
-			Name: spec.Name,
-			Config: &container.Config{
-				Image: image, Hostname: spec.Hostname, Labels: spec.Labels, Env: []string{"NVIDIA_VISIBLE_DEVICES=void"},
-			},
-			Host: sandboxHost(runtime),
+			Name:   spec.Name,
+			Config: &container.Config{Image: image, Hostname: spec.Hostname, Labels: spec.Labels, Env: spec.Env},
+			Host:   sandboxHost(runtime),
 		})
 	}
 	id, err := create(sandboxRuntime)
