@@ -13,7 +13,7 @@ import (
 )
 
 // harmlessDevices are the character devices that a job may have without the operator's
-// word: by the path of the kernel's own node and by its number, both. None of them gives
+// consent: by the path of the kernel's own node and by its number, both. None of them gives
 // access to disks, memory, consoles or hardware that others use.
 //
 //	null, zero, full, random, urandom  every container has them
@@ -75,7 +75,7 @@ func (h hostDevices) miscMinor(driver string, minor uint32) bool {
 	return false
 }
 
-// majors are the major numbers of character devices whose driver has such a name.
+// majors are the major numbers of the character devices of drivers with such a name.
 func (h hostDevices) majors(named func(name string) bool) map[uint32]bool {
 	found := map[uint32]bool{}
 	file, err := os.Open(filepath.Join(h.root, "proc/devices"))

@@ -30,7 +30,7 @@ func anyImages(t *testing.T, name string) string {
 	return dockerCommand(t, "image", "ls", "--all", "--quiet", "--no-trunc", name)
 }
 
-// An archive stands in for a registry. What was loaded from it goes when the last task
+// An archive takes the place of a registry. What was loaded from it goes when the last task
 // is gone that used it, also if an operator removed the container.
 func TestServiceImageFromAnArchive(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func readArchive(from io.Reader, into *spool) (*archive, error) {
 // decompress reads what Docker would decompress, too.
 func decompress(from io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReaderSize(from, 1<<16)
-	start, _ := buffered.Peek(4) // a shorter one is not a tar archive, which is told when it is read
+	start, _ := buffered.Peek(4) // a shorter one is not a tar archive: reading it fails
 	switch {
 	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}):
 		return gzip.NewReader(buffered)

@@ -246,7 +246,7 @@ func TestLoadOfAnImageThatIsHere(t *testing.T) {
 	must.Nil(t, *got)
 }
 
-// The daemon's complaint is told, and nothing hangs when it does not read the archive.
+// The daemon's error is returned, and nothing hangs when it does not read the archive.
 func TestLoadFails(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

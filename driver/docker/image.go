@@ -30,8 +30,8 @@ type PullRequest struct {
 	Ref string
 	// Force pulls even if the image is there.
 	Force bool
-	// Load opens an image archive (as from docker save, or an OCI layout) that is loaded in place of a pull. Nil: none. Whoever
-	// wrote it is not trusted: it must have the image of that name and no other, and the image gets no name.
+	// Load opens an image archive (as from docker save, or an OCI layout) that is loaded in place of a pull. Nil: none. Its
+	// author is not trusted: it must have the image of that name and no other, and the image gets no name.
 	Load func() (io.ReadCloser, error)
 	// Auth are the task's own credentials, or its wish for none. Nil: those of Config.
 	Auth *Auth

@@ -64,7 +64,7 @@ func readImage(into *spool, ref imageRef, open func() (io.ReadCloser, error)) (*
 func (c *Client) loadArchive(ctx context.Context, read *archive, image archivedImage) (id string, err error) {
 	reader, writer := io.Pipe()
 	written := make(chan struct{})
-	go func() { // it ends when the archive is written or nobody reads it any more
+	go func() { // it ends when the archive is written or its reader is closed
 		defer close(written)
 		writer.CloseWithError(read.rewrite(image, writer))
 	}()
