@@ -70,7 +70,11 @@ func (b *blueprint) allocationDirs() error {
 // is the name of a volume.
 func (b *blueprint) volume(text string) (string, error) {
 	parts := strings.Split(text, ":")
-	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[1] == "" {
+	if len(parts) > 3 {
+		b.remark("config.volumes %q: what follows the mode %q has no effect; modes are separated by commas", text, parts[2])
+		parts = parts[:3]
+	}
+	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
 		return "", fmt.Errorf(`want "source:target" or "source:target:mode"`)
 	}
 	source, target, mode := parts[0], parts[1], ""

@@ -207,3 +207,13 @@ func TestContainerLogsIfTheOperatorWants(t *testing.T) {
 		o.task.AllocDir + "/alloc/logs:/x",
 	}, build(t, o).Host.Binds)
 }
+
+// Nomad's driver does not look at what follows the mode.
+func TestVolumeWithFurtherParts(t *testing.T) {
+	t.Parallel()
+	spec, remarks, err := newOrder(t, `volumes = ["local:/x:ro:z"]`, ``).build()
+	must.NoError(t, err)
+	must.StrHasSuffix(t, "/app/local:/x:ro", spec.Host.Binds[len(spec.Host.Binds)-1])
+	must.SliceLen(t, 1, remarks)
+	must.StrContains(t, remarks[0], `config.volumes "local:/x:ro:z"`)
+}

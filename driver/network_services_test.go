@@ -97,6 +97,7 @@ func TestServiceGroupNetwork(t *testing.T) {
 func TestServiceNetworkModes(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
+	w.config += "\nallowed_modes { network = [\"container:*\"] }"
 	d := w.boot()
 	own := "driver-test-" + uuid.Short()
 	cli(t, "network", "create", "--subnet", "10.213.77.0/24", own)

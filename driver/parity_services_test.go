@@ -174,32 +174,6 @@ func TestServicePullFromNowhere(t *testing.T) {
 	must.True(t, d.told("Downloading image"))
 }
 
-// An archive stands in for a registry. What was loaded from it goes when the last task
-// is gone that used it, also if a person removed the container.
-func TestServiceImageFromAnArchive(t *testing.T) {
-	t.Parallel()
-	w := realWorld(t)
-	w.config += "\n" + collecting
-	d := w.boot()
-	name := fmt.Sprintf("gpu-mem/loaded:%d", time.Now().UnixNano())
-	task, out := w.script(`echo written > $NOMAD_TASK_DIR/file; cat /local/file; while :; do sleep 0.05; done`,
-		fmt.Sprintf("image = %q\nload = \"app.tar\"", name))
-	task.Env["NOMAD_TASK_DIR"] = "/local"
-	made := dockerCommand(t, "create", os.Getenv("GPU_MEM_TEST_IMAGE"))
-	dockerCommand(t, "commit", "--message", name, made, name) // an image of its own
-	dockerCommand(t, "rm", made)
-	dockerCommand(t, "save", "--output", filepath.Join(task.TaskDir().LocalDir, "app.tar"), name)
-	dockerCommand(t, "image", "rm", name)
-
-	d.run(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "written") })
-	must.NotEq(t, "", dockerCommand(t, "image", "ls", "--quiet", name))
-	dockerCommand(t, "rm", "--force", containerName(task))
-	result := d.ended(t, task)
-	must.False(t, result.Successful())
-	eventually(t, func() bool { return dockerCommand(t, "image", "ls", "--quiet", name) == "" })
-}
-
 // What an earlier start left under the task's name makes way, running or not. Another
 // program's container of the same image stays.
 func TestServiceNameOfAnEarlierContainer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,7 @@ type services struct {
 	sandboxes *sandboxes
 	holder    *holder
 	hosts     hostsFiles
+	toolkits  toolkits
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.
@@ -166,6 +168,8 @@ func (s settings) engine() docker.Config {
 		AuthConfigFile: s.Auth.Config,
 		AuthHelper:     s.Auth.Helper,
 		InfraImage:     s.InfraImage,
+		InfraPinFile:   filepath.Join(s.StateDir, "infra_image.json"),
+		SpoolDir:       s.StateDir,
 	}
 }
 

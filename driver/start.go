@@ -228,9 +228,11 @@ func (s *start) pullImage() (err error) {
 		AuthSoftFail: job.AuthSoftFail,
 		Timeout:      job.pullTimeout(s.services.settings.pullTimeout),
 		IdleTimeout:  s.services.settings.pullIdle,
-		Progress:     func(message string) { s.plugin.announcer.tell(s.task, message, "image", job.Image) },
+		Progress: func(message string) {
+			s.plugin.announcer.tell(s.task, message, "image", docker.FamiliarName(job.Image))
+		},
 	}
-	if job.Auth.Username != "" || job.Auth.Password != "" {
+	if job.Auth != (Auth{}) { // also without a user: the pull is anonymous then
 		request.Auth = &docker.Auth{
 			Username: job.Auth.Username, Password: job.Auth.Password, ServerAddress: job.Auth.ServerAddress,
 		}
