@@ -148,6 +148,13 @@ func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (
 		return false, fmt.Errorf("GPU %s is booked in units of %d MiB and has claims in units of %d MiB; "+
 			"let its tasks end before memory_unit is changed: %w", b.GPU, b.UnitMiB, l.UnitMiB, ErrUnitMismatch)
 	}
+	claim, err := Claim{
+		Owner: owner, Attempt: attempt.ID, Begun: attempt.Begun, Engine: attempt.Engine,
+		State: Claimed, ClaimedAt: now, unknown: mine.unknown,
+	}.fitted(b.GPU, len(b.Units), b.Of)
+	if err != nil {
+		return false, err
+	}
 	next.Units = next.Units.resized(b.Of)
 	if err := next.heldByOthers(owner, b); err != nil {
 		return false, err
@@ -163,10 +170,7 @@ func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (
 	}
 	next.Units.mark(b.Units, mark)
 	next.UnitMiB = b.UnitMiB
-	next.put(mark, Claim{
-		Owner: owner, Attempt: attempt.ID, Begun: attempt.Begun, Engine: attempt.Engine,
-		State: Claimed, ClaimedAt: now, unknown: mine.unknown,
-	})
+	next.put(mark, claim)
 	next.settle(displaced)
 	*l = *next
 	return true, nil

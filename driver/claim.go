@@ -89,8 +89,8 @@ func (s *start) markRunning(container string) error {
 		return nil
 	}
 	err := s.services.table.Running(s.ctx, ownerOf(s.task), s.task.ID, container, gpusOf(s.order.bookings))
-	if err == nil || !worthWaiting(err) {
-		return err
+	if err == nil || !worthWaiting(err) || errors.Is(err, allocator.ErrInvalid) {
+		return err // also if a claim is gone on one GPU and the table did not answer for another
 	}
 	s.plugin.logger.Warn("the claim does not name its container yet", "task_id", s.task.ID, "error", err)
 	return nil
@@ -122,6 +122,8 @@ func (p *Plugin) assert(s *services, h *handle) {
 	case h.ctx.Err() != nil || !h.isNews(err):
 	case err == nil:
 		p.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
+	case errors.Is(err, allocator.ErrSuperseded):
+		p.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
 	case errors.Is(err, allocator.ErrHeld):
 		p.logger.Error("two tasks use the same GPU memory: the table gives the units of a running task to another", "task_id", h.task.ID, "error", err)
 		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+err.Error())
@@ -144,7 +146,7 @@ func (h *handle) isNews(err error) bool {
 	return news
 }
 
-// confirmClaim writes the claim as it should be, unless the task is being destroyed:
+// confirmClaim writes the claim as it should be, on each GPU by itself, unless the task is being destroyed:
 // a claim written after its release would never end.
 func (h *handle) confirmClaim(table Table) error {
 	h.claimMu.Lock()
@@ -154,9 +156,5 @@ func (h *handle) confirmClaim(table Table) error {
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
 	defer cancel()
-	owner := ownerOf(h.task)
-	if err := table.Claim(ctx, owner, h.attempt().inTable(), h.bookings); err != nil {
-		return err
-	}
-	return table.Running(ctx, owner, h.task.ID, h.container, gpusOf(h.bookings))
+	return table.Assert(ctx, ownerOf(h.task), h.attempt().inTable(), h.container, h.bookings)
 }

@@ -53,6 +53,7 @@ type Sandboxes interface {
 type Table interface {
 	Claim(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, bookings []allocator.Booking) error
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
+	Assert(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, container string, bookings []allocator.Booking) error
 	Stuck(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Inspect(ctx context.Context, gpu allocator.GPUID) (allocator.GPU, error)

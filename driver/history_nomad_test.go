@@ -128,6 +128,15 @@ func (d *deadTable) Running(ctx context.Context, owner allocator.Owner, attempt,
 	return d.Table.Running(ctx, owner, attempt, container, gpus)
 }
 
+func (d *deadTable) Assert(
+	ctx context.Context, owner allocator.Owner, a allocator.Attempt, container string, b []allocator.Booking,
+) error {
+	if err := d.dead(); err != nil {
+		return err
+	}
+	return d.Table.Assert(ctx, owner, a, container, b)
+}
+
 func (d *deadTable) Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error {
 	if err := d.dead(); err != nil {
 		return err

@@ -141,8 +141,7 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 		if k.home.whose(gpu, claim) != own {
 			continue
 		}
-		// A claim from far in the future was made by a clock that was wrong.
-		if claim.State == allocator.Claimed && now.Sub(claim.ClaimedAt).Abs() < bareAge {
+		if claim.State == allocator.Claimed && !claim.IsOlder(bareAge, now) {
 			continue
 		}
 		gone, err := k.release(ctx, gpu, claim)

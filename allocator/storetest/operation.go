@@ -31,7 +31,7 @@ type Operation struct {
 	Container int            `json:"container,omitempty"`
 	Units     [gpuCount]mask `json:"units,omitzero"` // that a claim books
 	Count     [gpuCount]int  `json:"count,omitzero"` // that a reservation wants
-	GPUs      [gpuCount]bool `json:"gpus,omitzero"`  // that are run on or released
+	GPUs      [gpuCount]bool `json:"gpus,omitzero"`  // that are run on, released or cancelled
 }
 
 // mask is a set of units, a bit each.
@@ -89,7 +89,7 @@ func generate(random *rand.Rand) Operation {
 			op.Count[gpu] = 1 + random.IntN(4)
 		}
 	case pick < 92:
-		op.Kind = opCancel
+		op.Kind, op.GPUs = opCancel, [gpuCount]bool{true, true, true}
 	default:
 		return Operation{Kind: opRead}
 	}
@@ -133,16 +133,39 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	case opReserve:
 		return table.Reserve(ctx, planned(op.Task), time.Hour, op.rooms())
 	case opCancel:
-		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, gpus())
+		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, op.gpus())
 	default:
 		return fmt.Errorf("no operation %q", op.Kind)
 	}
 }
 
+// isPerGPU reports whether the table does the operation on each GPU by itself. A
+// claim and a reservation are for all GPUs or none.
+func (op Operation) isPerGPU() bool { return op.GPUs != [gpuCount]bool{} }
+
+// steps are the operations that each take effect at one moment: one for each GPU of
+// an operation that the table does on each by itself.
+func (op Operation) steps() (all []Operation) {
+	if !op.isPerGPU() {
+		return []Operation{op}
+	}
+	for number, named := range op.GPUs {
+		if named {
+			step := op
+			step.GPUs = [gpuCount]bool{}
+			step.GPUs[number] = true
+			all = append(all, step)
+		}
+	}
+	return all
+}
+
 func outcomeOf(err error) (Outcome, error) {
+	if errors.Is(err, allocator.ErrUnavailable) { // on one GPU, whatever came of the others
+		return Outcome{Result: unknown}, nil
+	}
 	for sentinel, result := range map[error]Result{
-		allocator.ErrHeld: held, allocator.ErrInvalid: refused, allocator.ErrNoRoom: noRoom, allocator.ErrUnavailable: unknown,
-		allocator.ErrSuperseded: superseded,
+		allocator.ErrHeld: held, allocator.ErrInvalid: refused, allocator.ErrNoRoom: noRoom, allocator.ErrSuperseded: superseded,
 	} {
 		if errors.Is(err, sentinel) {
 			return Outcome{Result: result}, nil

@@ -61,6 +61,13 @@ func RunTable(t *testing.T, newStore func(t testing.TB) allocator.Store, operati
 		defer store.Close()
 		ProveTogether(t, store, 6, operations/6)
 	})
+	for what, value := range map[string]string{"nonsense": "nonsense", "of a newer version": `{"version":2}`} {
+		t.Run("a ledger that cannot be read harms no other GPU: "+what, func(t *testing.T) {
+			store := newStore(t)
+			defer store.Close()
+			testIsolation(t, store, value)
+		})
+	}
 	t.Run("many tasks at once", func(t *testing.T) {
 		store := newStore(t)
 		defer store.Close()
