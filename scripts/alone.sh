@@ -26,10 +26,14 @@ cover() {
   rmdir "$layers"
 }
 
+# The copies here of mounts of others' network namespaces would keep those alive.
+drop_networks() { awk '$3 == "nsfs" { print $2 }' /proc/self/mounts | xargs -r umount --lazy || true; }
+
 # This is process 1 inside: all others end with it, and it collects those whose
 # parents have ended. A signal to the group reaches the command by itself.
 inside() {
   trap : INT TERM
+  drop_networks
   cover /run /var/lib
   ip link set lo up
   say "${GPU_MEM_FORWARD:-0}" >/proc/sys/net/ipv4/ip_forward

@@ -6,14 +6,15 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 state() {
+  local name
   echo "== $1"
   echo "forwarding: $(cat /proc/sys/net/ipv4/ip_forward)"
   ip -o link | awk -F': ' '{ print "interface:", $2 }'
   iptables-save | grep -E '^(-A|:[^ ]+ -)' | sed 's/^/firewall: /' || true # not the counters, nor empty tables
-  awk '{ print "mount:", $2 }' /proc/self/mounts
+  awk '$2 ~ "^(/run|/var/lib|/sys)(/|$)" { print "mount:", $2 }' /proc/self/mounts # others have mounts elsewhere
   find /run/netns /run/gpu-mem-dev /etc/cni /var/lib/cni 2>/dev/null | sed 's/^/path: /' || true
   find "$GPU_MEM_RUN" 2>/dev/null | sed 's/^/path: /' || true
-  pgrep -l 'nomad|consul|dockerd|containerd|runc' | sed 's/^[0-9]*/process:/' || true
+  for name in nomad consul dockerd containerd runc; do pgrep "$name" | sed "s/.*/process: $name/" || true; done
   echo "== end"
 }
 
