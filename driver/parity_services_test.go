@@ -5,7 +5,6 @@ package driver
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -20,13 +19,6 @@ import (
 
 // These tests hold, on a real engine, what people know of Nomad's own Docker driver: how
 // tasks start, end and are held to their resources.
-
-func dockerCommand(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("docker", args...).CombinedOutput()
-	must.NoError(t, err, must.Sprintf("docker %v: %s", args, out))
-	return strings.TrimSpace(string(out))
-}
 
 // stopped stops a task and returns how it ended.
 func (d *driver) stopped(t *testing.T, task *drivers.TaskConfig, timeout time.Duration, signal string) *drivers.ExitResult {

@@ -76,12 +76,7 @@ func (c *cluster) leak(t *testing.T, alloc string) {
 // doctor runs the command and returns its exit code.
 func (c *cluster) doctor(t *testing.T, args ...string) int {
 	t.Helper()
-	cmd := exec.Command(filepath.Join("..", "bin", "nomad-gpu-mem"), append([]string{"doctor"}, args...)...)
-	cmd.Env = os.Environ()
-	for key, value := range c.vars {
-		cmd.Env = append(cmd.Env, key+"="+value)
-	}
-	out, err := cmd.CombinedOutput()
+	out, err := c.command(append([]string{"doctor"}, args...)...).CombinedOutput()
 	t.Logf("%s", out)
 	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
 		return exit.ExitCode()
