@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 )
 
 // archive is an image archive of a task, read once and to its end. The task may change the file meanwhile, and Docker may read
@@ -81,6 +82,9 @@ func (a *archive) add(header *tar.Header, content io.Reader) error {
 	default:
 		return fmt.Errorf("%q is neither a file, a folder nor a link", header.Name)
 	}
+	if isSparse(header) {
+		return fmt.Errorf("%q is a sparse file, which can grow without end: save the image by docker save", header.Name)
+	}
 	if !fs.ValidPath(name) || name == "." {
 		return fmt.Errorf("%q is not a path inside of it", header.Name)
 	}
@@ -102,6 +106,16 @@ func (a *archive) add(header *tar.Header, content io.Reader) error {
 	}
 	a.files[name] = at
 	return nil
+}
+
+// isSparse reports whether an entry has holes that are not in the archive. Nothing that saves images makes such entries.
+func isSparse(header *tar.Header) bool {
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // has reports whether the archive has such a name, also as a link.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,18 @@ func tarOf(t testing.TB, entries ...entry) []byte {
 	}
 	must.NoError(t, w.Close())
 	return out.Bytes()
+}
+
+// sparseTar is an archive of 5 KiB with a file of a tebibyte. Go writes no such files, only reads them.
+func sparseTar(t *testing.T) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	pack := exec.CommandContext(t.Context(), "sh", "-c", "truncate -s 1T x && tar --sparse --format=posix -cf - x")
+	pack.Dir = dir
+	out, err := pack.Output()
+	must.NoError(t, err)
+	must.Less(t, 1<<20, len(out))
+	return out
 }
 
 const (
@@ -203,6 +216,7 @@ func TestLoadRefusesArchives(t *testing.T) {
 		"path out of it":             {"", tarOf(t, saved(manifest1, entry{name: "../x", content: "x"})...), "not a path inside"},
 		"path from the root":         {"", tarOf(t, saved(manifest1, entry{name: "/etc/x", content: "x"})...), "not a path inside"},
 		"device":                     {"", tarOf(t, saved(manifest1, entry{name: "x", kind: tar.TypeBlock})...), "neither a file"},
+		"sparse file":                {"", sparseTar(t), "sparse"},
 		"pipe":                       {"", tarOf(t, saved(manifest1, entry{name: "x", kind: tar.TypeFifo})...), "neither a file"},
 		"configuration as a link":    {"", tarOf(t, append(without(saved(manifest1), "c.json"), entry{"c.json", "../../etc/shadow", tar.TypeSymlink})...), `no file "c.json"`},
 		"layer as a link out of it":  {"", tarOf(t, append(without(saved(manifest1), "a/layer.tar"), entry{"a/layer.tar", "/etc/shadow", tar.TypeSymlink})...), `no file "a/layer.tar"`},

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,7 +55,7 @@ func (s *spool) add(from io.Reader) (extent, error) {
 		s.size += n
 		at.size += n
 		switch {
-		case err == io.EOF: //nolint:errorlint // CopyN returns it as it is
+		case errors.Is(err, io.EOF):
 			return at, nil
 		case err != nil:
 			return extent{}, err
