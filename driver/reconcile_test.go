@@ -13,7 +13,6 @@ import (
 // A claim that nobody stands behind is released. Any sign of life keeps it.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	for _, c := range []struct {
 		name     string
 		alone    time.Duration // since this process is known to be the only one
@@ -49,7 +48,7 @@ func TestReconcile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w, now := newWorld(t), time.Now()
 			owner := allocator.Owner{Task: "app", Alloc: allocID}
 			must.NoError(t, w.earlier().Claim(t.Context(), owner, allocator.Attempt{ID: "x", Engine: "engine-1"}, []allocator.Booking{slice(gpuA, 1)}))
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
