@@ -46,7 +46,7 @@ func (k *keeper) endEarlier(ctx context.Context, a attempt) error {
 			continue // made by a call whose answer was lost
 		}
 		k.logger.Warn("removing the container of an earlier start of a task", "task", a.Owner.String(), "container", c.Name)
-		if ended, err := k.removeOne(ctx, ctx, c); !ended {
+		if ended, err := k.endOne(ctx, ctx, c, k.engine.Remove); !ended { // also if ended ones are kept: its name is needed
 			return earlierStart(fmt.Errorf("%w: container %s: %w", errMayRun, c.Name, err))
 		}
 	}

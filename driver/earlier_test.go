@@ -226,3 +226,22 @@ func TestRestartOfTheMachineEndsContainersOfALostEngine(t *testing.T) {
 func (w *world) claim(a attempt, bookings ...allocator.Booking) error {
 	return w.table.Claim(w.t.Context(), a.Owner, a.inTable(), bookings)
 }
+
+// Ended containers can be kept for operators, and give their name to the next start all
+// the same.
+func TestStartReplacesAKeptContainer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = "gc {\n container = false\n}"
+	d := w.boot()
+	first := w.task(``, slice(gpuA, 1))
+	_, _, err := d.StartTask(first)
+	must.NoError(t, err)
+	must.NoError(t, d.StopTask(first.ID, time.Second, ""))
+	must.NoError(t, d.DestroyTask(first.ID, true))
+	must.Eq(t, []string{"c1"}, w.engine.ids())
+	must.SliceEmpty(t, w.claims())
+	_, _, err = d.StartTask(w.task(``, slice(gpuA, 1)))
+	must.NoError(t, err)
+	must.Eq(t, []string{"c2"}, w.engine.ids())
+}

@@ -163,7 +163,11 @@ func (k *keeper) clear(ctx context.Context, a attempt) (left, err error) {
 // stopped ones are to stay. Its results are those of clear.
 func (k *keeper) removeAll(ctx, clearing context.Context, containers []docker.Container) (left, err error) {
 	for _, c := range containers {
-		ended, failed := k.removeOne(ctx, clearing, c)
+		end := k.engine.Remove
+		if k.keepContainers {
+			end = k.stop
+		}
+		ended, failed := k.endOne(ctx, clearing, c, end)
 		switch {
 		case failed == nil:
 		case ended:
@@ -175,14 +179,14 @@ func (k *keeper) removeAll(ctx, clearing context.Context, containers []docker.Co
 	return left, err
 }
 
-// removeOne removes one container. If that fails, ended reports whether the container is
-// known to have ended. One that never ran may be about to: the daemon can be slow.
-func (k *keeper) removeOne(ctx, clearing context.Context, c docker.Container) (ended bool, err error) {
-	if k.keepContainers {
-		err = k.engine.Stop(clearing, c.ID, "", 0)
-	} else {
-		err = k.engine.Remove(clearing, c.ID)
-	}
+func (k *keeper) stop(ctx context.Context, id string) error { return k.engine.Stop(ctx, id, "", 0) }
+
+// endOne stops or removes one container. If that fails, ended reports whether the container
+// is known to have ended. One that never ran may be about to: the daemon can be slow.
+func (k *keeper) endOne(
+	ctx, clearing context.Context, c docker.Container, end func(context.Context, string) error,
+) (ended bool, err error) {
+	err = end(clearing, c.ID)
 	if err == nil || errors.Is(err, docker.ErrNotFound) {
 		return true, nil
 	}
