@@ -208,6 +208,8 @@ func (h *history) state() string {
 				s.keeper.custody.taken(claim.Attempt), s.keeper.home.whose(gpu.ID, claim), err)
 		}
 	}
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
 	records, err := openJournal(h.stateDir).all()
 	for _, a := range records {
 		fmt.Fprintf(&b, "record %s: over %v, released %v, units %v, held: %v, problem: %s\n",

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -68,9 +67,8 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 		k.logger.Warn("log checkpoints of finished tasks cannot be removed from state_dir", "error", err)
 	}
 	ids, err := k.journal.list()
-	if text := fmt.Sprint(err); err != nil && text != k.unreadable {
+	if k.isNews("", err) {
 		k.logger.Error("some records of tasks cannot be read; the claims of those whose containers are gone are released all the same", "error", err)
-		k.unreadable = text
 	}
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -80,19 +78,29 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 	}
 }
 
-// complain tells once why an attempt cannot be brought to its end, for that may last.
+// complain reports why an attempt cannot be brought to its end, and repeats nothing: that
+// may last.
 func (k *keeper) complain(id string, err error) {
+	if k.isNews(id, err) {
+		k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
+	}
+}
+
+// isNews notes the outcome of a try, and reports whether it is an error that differs from
+// the one before.
+func (k *keeper) isNews(id string, err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if err == nil {
 		delete(k.complaints, id)
-		return
+		return false
 	}
 	if k.complaints == nil {
 		k.complaints = map[string]string{}
 	}
-	if k.complaints[id] != err.Error() {
-		k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
-		k.complaints[id] = err.Error()
-	}
+	news := k.complaints[id] != err.Error()
+	k.complaints[id] = err.Error()
+	return news
 }
 
 func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {

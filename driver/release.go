@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,12 +30,13 @@ type keeper struct {
 	home           *home
 	engine         Containers
 	table          Table
-	since          time.Time         // when this process began
-	keepContainers bool              // gc.container = false: stopped containers stay
-	boot           string            // ID of this boot of the machine; empty: not known
-	local          bool              // the engine runs on this machine
-	complaints     map[string]string // of the sweep, by attempt
-	unreadable     string            // what the sweep said last of records that it cannot read
+	since          time.Time // when this process began
+	keepContainers bool      // gc.container = false: stopped containers stay
+	boot           string    // ID of this boot of the machine; empty: not known
+	local          bool      // the engine runs on this machine
+
+	mu         sync.Mutex
+	complaints map[string]string // under mu: what the sweep reported, by attempt; "": of records that it cannot read
 }
 
 func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table) *keeper {
