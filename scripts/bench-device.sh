@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures what the device plugin costs and prints a table: the figure, and what
-# it is at most on an idle machine, to be read and not judged. The plugin rests for GPU_MEM_IDLE (60s by default; 10m
-# shows slow growth too).
+# it is at most on an idle machine, which is not judged. The plugin rests for
+# GPU_MEM_IDLE (60s by default; 10m shows slow growth too).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

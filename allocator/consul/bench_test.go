@@ -26,7 +26,7 @@ import (
 const (
 	maxUncontended = 2.2 // a claim or a release, in bare check-and-set requests
 	maxContended   = 1.5 // many claims on one GPU from one process, in as many reads with check-and-set, in sequence
-	maxColdRead    = 3.0 // the whole table, read and decoded, in bare lists of the same keys
+	maxColdRead    = 2.5 // the whole table, read and decoded, in bare lists of the same keys
 
 	claimers = 64
 )
