@@ -182,14 +182,6 @@ const (
 
 func gpu(number int) allocator.GPUID { return allocator.GPUID(fmt.Sprintf(gpuFormat, number)) }
 
-func gpus() []allocator.GPUID {
-	all := make([]allocator.GPUID, gpuCount)
-	for number := range all {
-		all[number] = gpu(number)
-	}
-	return all
-}
-
 func booking(gpu allocator.GPUID, units allocator.UnitSet) allocator.Booking {
 	return allocator.Booking{GPU: gpu, UnitMiB: unitMiB, Of: unitCount, TotalMiB: unitMiB * unitCount, Units: units}
 }
