@@ -81,7 +81,7 @@ func TestAttacks(t *testing.T) {
 			}
 			verdict = "held"
 			if err := stage.play(t, a); err != nil {
-				verdict = "BREACHED: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+				verdict = fmt.Sprintf("BREACHED: %.200s", strings.ReplaceAll(err.Error(), "\n", "; "))
 				t.Errorf("%s: %s\n%v", a.name, a.tries, err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -35,7 +36,8 @@ func newRelay(t *testing.T, path, engine string) *relay {
 	listener, err := net.Listen("unix", path)
 	must.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "docker"})
-	proxy.FlushInterval = -1 // streams of output and of progress
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // who gives up on a stream is no news
+	proxy.FlushInterval = -1                    // streams of output and of progress
 	proxy.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", engine)
 	}}
@@ -67,6 +69,7 @@ func (r *relay) note(req *http.Request) {
 		if loading != nil {
 			loading()
 		}
+		req.Body = &noting{ReadCloser: req.Body, relay: r}
 	}
 }
 
@@ -88,4 +91,22 @@ func (r *relay) requests() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.asked, "\n")
+}
+
+// noting keeps the beginning of what the driver hands to Docker.
+type noting struct {
+	io.ReadCloser
+	relay *relay
+	kept  int
+}
+
+func (n *noting) Read(p []byte) (int, error) {
+	count, err := n.ReadCloser.Read(p)
+	if most := 64 << 10; count > 0 && n.kept < most {
+		n.kept += count
+		n.relay.mu.Lock()
+		defer n.relay.mu.Unlock()
+		n.relay.asked = append(n.relay.asked, string(p[:count]))
+	}
+	return count, err
 }

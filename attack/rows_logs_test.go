@@ -17,22 +17,22 @@ func rowsOfLogs() (all []attack) {
 		{"ancestor", "by way of the allocation's directory", `volumes = ["..:/a"]`},
 	} {
 		name := strings.ReplaceAll(c.name, " ", "-")
-		in := "t=/t; [ -d /a ] && t=/a/app; f=$t/.gpu-docker-logs.json; rm -f $f; "
+		in := "t=/t; [ -d /a ] && t=/a/app; f=$t/.gpu-docker-logs.json; "
 		const prints = `echo a line >&3`
 		all = append(all,
 			attack{
 				name: "checkpoint-disk-" + name, tries: "to have the driver note its place in the log on a disk of the host, by a node " + c.tries,
-				needs: needsDisk, job: job{firstConfig: c.config, first: in + `mknod $f {disk-node}`, script: prints, logs: true}, look: logged("a line"),
+				needs: needsDisk, job: job{firstConfig: c.config, first: in + `mknod $t/n {disk-node}; mv -f $t/n $f`, script: prints, logs: true}, look: logged("a line"),
 			},
 			attack{
 				name: "checkpoint-link-" + name, tries: "the same in a file of /etc, by a link " + c.tries,
-				job: job{firstConfig: c.config, first: in + `ln -s {etc}/cron.d/new $f`, script: prints, logs: true}, look: logged("a line"), slow: true,
+				job: job{firstConfig: c.config, first: in + `ln -s {etc}/cron.d/new $t/n; mv -f $t/n $f`, script: prints, logs: true}, look: logged("a line"), slow: true,
 			})
 	}
 	return append(all,
 		attack{
 			name: "checkpoint-pipe", tries: "to hold the driver up for ever by a pipe where it notes its place in the log", looks: "the task's log",
-			job:  job{firstConfig: `volumes = [".:/t"]`, first: `rm -f /t/.gpu-docker-logs.json; mkfifo /t/.gpu-docker-logs.json`, script: `echo a line >&3`, logs: true},
+			job:  job{firstConfig: `volumes = [".:/t"]`, first: `mkfifo /t/n; mv -f /t/n /t/.gpu-docker-logs.json`, script: `echo a line >&3`, logs: true},
 			look: logged("a line"),
 		},
 		attack{
