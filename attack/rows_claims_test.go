@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
@@ -134,22 +135,13 @@ func longNames(s *scene, in *intruder) error {
 	if err := hostile.startTask(task); err != nil {
 		return err
 	}
-	honest, err := other.newIntruder(in.t, attack{job: job{script: `true`}})
+	honest, err := other.startSleeper("honest", s.stage.gpus[0].slice(8))
 	if err != nil {
-		return err
+		err = fmt.Errorf("another job gets no slice of the GPU any more: %w", err)
 	}
-	next, err := honest.alloc.task("app", "tenant", s.stage.gpus[0].slice(8))
-	if err != nil {
-		return err
+	destroyed := within(func() error { return other.plugin.DestroyTask(honest.ID, true) })
+	if errors.Is(destroyed, drivers.ErrTaskNotFound) {
+		destroyed = nil
 	}
-	config := other.plugin.parseTask(in.t, fmt.Sprintf("image = %q\ncommand = \"/bin/sleep\"\nargs = [\"1000\"]", s.stage.baseImage))
-	if err := next.EncodeConcreteDriverConfig(config); err != nil {
-		return err
-	}
-	err = within(func() error { _, _, err := other.plugin.StartTask(next); return err })
-	if err != nil {
-		err = fmt.Errorf("another job gets no slice of the GPU any more: %.300w", err)
-	}
-	honest.started = append(honest.started, next.ID)
-	return errors.Join(err, other.intact(), honest.evict(), hostile.evict())
+	return errors.Join(err, destroyed, other.intact(), hostile.evict())
 }

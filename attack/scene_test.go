@@ -86,21 +86,11 @@ func (s *stage) newScene(operator string, store func() allocator.Store) *scene {
 }
 
 func (s *scene) startVictim() error {
-	alloc, err := newAllocation(s.dir, "bank")
+	task, err := s.startSleeper("bank", s.stage.gpus[0].slice(0, 1))
 	if err != nil {
 		return err
 	}
-	task, err := alloc.task("bank", "tenant", s.stage.gpus[0].slice(0, 1))
-	if err != nil {
-		return err
-	}
-	config := s.plugin.parseTask(s.t, fmt.Sprintf("image = %q\ncommand = \"/bin/sleep\"\nargs = [\"100000\"]", victimImage))
-	if err := task.EncodeConcreteDriverConfig(config); err != nil {
-		return err
-	}
-	if err := within(func() error { _, _, err := s.plugin.StartTask(task); return err }); err != nil {
-		return err
-	}
+	alloc := &allocation{id: task.AllocID, dir: task.AllocDir}
 	v := &victim{alloc: alloc, task: task}
 	if v.container, err = s.stage.inspect("bank_" + alloc.id); err != nil {
 		return err
@@ -289,12 +279,31 @@ func (s *scene) victimHandle() (*drivers.TaskHandle, error) {
 	return handle, err
 }
 
-// holdUnits has a task that Nomad stopped still hold units, until release is called.
+// holdUnits has a third job's task hold units, as one that stops slowly does, until
+// release is called.
 func (s *scene) holdUnits(b allocator.Booking) (release func() error, err error) {
-	table := allocator.NewTable(s.store())
-	owner := allocator.Owner{Namespace: "tenant", Job: "slow-job", Group: "g", Task: "t", Alloc: "slow-alloc", Node: "another-node", NodeName: "node-2"}
-	err = table.Claim(s.stage.ctx, owner, "slow-alloc/t/1", []allocator.Booking{b})
+	task, err := s.startSleeper("slow", b)
+	if err != nil {
+		return nil, err
+	}
 	return func() error {
-		return table.Release(s.stage.ctx, owner, "slow-alloc/t/1", []allocator.GPUID{b.GPU})
-	}, err
+		return within(func() error { return s.plugin.DestroyTask(task.ID, true) })
+	}, nil
+}
+
+// startSleeper runs a task of an honest job in the victim's namespace.
+func (s *scene) startSleeper(name string, bookings ...allocator.Booking) (*drivers.TaskConfig, error) {
+	alloc, err := newAllocation(s.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	task, err := alloc.task(name, "tenant", bookings...)
+	if err != nil {
+		return nil, err
+	}
+	config := s.plugin.parseTask(s.t, fmt.Sprintf("image = %q\ncommand = \"/bin/sleep\"\nargs = [\"100000\"]", victimImage))
+	if err := task.EncodeConcreteDriverConfig(config); err != nil {
+		return nil, err
+	}
+	return task, within(func() error { _, _, err := s.plugin.StartTask(task); return err })
 }
