@@ -115,6 +115,13 @@ func sees(want ...int) look {
 	}
 }
 
+// hasDeviceLists reports whether the kernel tells what a container may open: only control
+// groups of version 1 do.
+func hasDeviceLists() bool {
+	_, err := os.Stat("/sys/fs/cgroup/devices/devices.list")
+	return err == nil
+}
+
 // allowed reports whether the kernel lets a process open a device: by the control group
 // of version 1 that it is in. Version 2 has nothing that could be read.
 func allowed(pid int, n node) (bool, error) {

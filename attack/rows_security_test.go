@@ -29,6 +29,17 @@ func rowsOfSecurity() (all []attack) {
 		})
 	}
 	all = append(all, attack{
+		name: "cgroups-escape-v2", tries: "to leave its device filter by moving to another control group, with both options", looks: "whether it opened a GPU",
+		needs: func(*scene) string {
+			if hasDeviceLists() {
+				return "control groups are of version 1 here; the rows cgroups-* hold that Docker is never asked for it"
+			}
+			return ""
+		},
+		job: job{config: "security_opt = [\"writable-cgroups=true\"]\ncgroupns = \"host\"", script: `mknod /x {gpu1-node}
+			echo $$ >/sys/fs/cgroup/cgroup.procs; ( exec </x ) && touch /local/opened`},
+		look: opened,
+	}, attack{
 		name: "cgroups-escape-v1", tries: "to let itself open every device, by its own control group", looks: "the container's device access",
 		job: job{config: `security_opt = ["seccomp=unconfined", "apparmor=unconfined"]`, script: escapeFilter}, look: both(cgroupsReadOnly, sees()),
 	})
@@ -154,6 +165,13 @@ func cgroupsReadOnly(_ *scene, in *intruder) error {
 		if len(fields) > 3 && strings.HasPrefix(fields[2], "cgroup") && strings.HasPrefix(fields[3]+",", "rw,") {
 			return fmt.Errorf("%s is mounted writable at %s", fields[2], fields[1])
 		}
+	}
+	return nil
+}
+
+func opened(_ *scene, in *intruder) error {
+	if _, err := in.local.Stat("opened"); err == nil {
+		return errors.New("the task opened a GPU that it was not given")
 	}
 	return nil
 }

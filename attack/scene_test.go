@@ -154,6 +154,13 @@ func (s *scene) checkVictim() error {
 	if claim, err := s.claimOf(v.alloc.id); err != nil || claim != v.claim {
 		return fmt.Errorf("the other job's claim is %q and was %q (%v)", claim, v.claim, err)
 	}
+	if !hasDeviceLists() {
+		gpus, err := s.stage.reached(now.ID)
+		if err == nil && !slices.Equal(gpus, []int{0}) {
+			err = fmt.Errorf("the other job reaches the GPUs %v", gpus)
+		}
+		return err
+	}
 	for i, g := range s.stage.gpus {
 		if open, err := allowed(now.State.Pid, g.node); err != nil || open != (i == 0) {
 			return fmt.Errorf("the other job's access to GPU %d is %t (%v)", i, open, err)
@@ -185,7 +192,7 @@ func (s *scene) expand(in *intruder, text string) string {
 		"{etc}", s.etc, "{run}", s.stage.run, "{alloc}", in.alloc.dir, "{docker}", s.stage.dockerRoot, "{pause}", s.stage.pauseImage,
 		"{image}", intruderImage, "{victim}", s.victim.container.ID, "{victim-name}", strings.TrimPrefix(s.victim.container.Name, "/"),
 		"{victim-image}", victimImage, "{victim-alloc}", s.victim.alloc.id, "{victim-attempt}", s.victim.task.ID,
-		"{gpu0}", string(s.stage.gpus[0].id), "{gpu1}", string(s.stage.gpus[1].id),
+		"{gpu1-node}", fmt.Sprintf("c %d %d", s.stage.gpus[1].node.major, s.stage.gpus[1].node.minor), "{gpu0}", string(s.stage.gpus[0].id), "{gpu1}", string(s.stage.gpus[1].id),
 	}
 	if s.disk != nil {
 		pairs = append(pairs, "{disk}", s.disk.path, "{disk-node}", fmt.Sprintf("b %d %d", s.disk.major, s.disk.minor),
