@@ -72,7 +72,7 @@ func namespace(pid int, kind string) (string, error) {
 	return os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
 }
 
-// mountedFrom is the look that nothing of a directory of the host is at target.
+// notMounted is the look that nothing of a directory of the host is at target.
 func notMounted(source, target string) look {
 	return func(s *scene, in *intruder) error {
 		if !in.runs() {

@@ -37,14 +37,14 @@ func rowsOfDevices() (all []attack) {
 	disk("disk-in-volume", "by a volume of its node", "", `volumes = ["{disk}:/x"]`, spoil)
 	disk("disk-in-all-of-dev", "by all of /dev", "", device("/dev"), spoil)
 	disk("disk-by-mount", "by mounting it", "", "", `mknod /x {disk-node}; mkdir -p /m; mount /x /m; `+spoil)
-	for _, path := range []string{
+	for i, path := range []string{
 		"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/loop-control", "/dev/console", "/dev/tty0", "/dev/tty1", "/dev/ttyS0", "/dev/vcs", "/dev/vcsa1",
 		"/dev/watchdog", "/dev/watchdog0", "/dev/ipmi0", "/dev/i2c-0", "/dev/vfio/vfio", "/dev/btrfs-control", "/dev/autofs", "/dev/cpu_dma_latency",
 		"/dev/userfaultfd", "/dev/mapper/control", "/dev/uinput", "/dev/nvram", "/dev/hpet", "/dev/cuse", "/dev/vhost-net", "/dev/kvm", "/dev/cpu", "/dev/zram0", "/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/nvme0", "/dev/sg0", "/dev/raw/rawctl", "/dev/vga_arbiter",
 	} {
 		all = append(all, attack{
 			name: "device" + strings.ReplaceAll(path, "/", "-"), tries: "to have the host's " + path, looks: "the container's device access",
-			needs: needsNode(path), job: job{config: device(path), script: `true`}, look: noDevice(path),
+			needs: needsNode(path), slow: i > 5, job: job{config: device(path), script: `true`}, look: noDevice(path),
 		})
 	}
 	return append(all, rowsOfNvidiaNodes(device)...)

@@ -50,7 +50,7 @@ func greedy() []struct {
 	}
 }
 
-// drivers' words are variables that must not reach NVIDIA's runtime from a job.
+// runtimeWords are variables that must not reach NVIDIA's runtime from a job.
 var runtimeWords = []string{
 	"NVIDIA_MOFED=enabled", "NVIDIA_GDS=enabled", "NVIDIA_GDRCOPY=enabled", "NVIDIA_NVSWITCH=enabled", "NVIDIA_IMEX_CHANNELS=all",
 	"NVIDIA_MIG_CONFIG_DEVICES=all", "NVIDIA_MIG_MONITOR_DEVICES=all", "NVIDIA_GPU_MEMORY_LIMITS=all=1", "GPU_MEM_LIMIT_MIB=999999", "DOCKER_RESOURCE_GPU=all",
@@ -81,6 +81,7 @@ func rowsOfGPUs() (all []attack) {
 		for _, c := range greedy() {
 			all = append(all, attack{
 				name: "env-" + c.name + with, tries: fmt.Sprintf("to see other GPUs by its environment %.60q", fmt.Sprint(c.env)), looks: looks,
+				slow: !slice,
 				job: job{env: c.env, script: `true`, slice: slice}, look: both(sees(want...), unasked, noClaimBeyond),
 			})
 		}
@@ -102,6 +103,7 @@ func rowsOfGPUs() (all []attack) {
 		} {
 			all = append(all, attack{
 				name: c.name + with, tries: "to see other GPUs by " + strings.ReplaceAll(c.config, "\n", ""), looks: looks,
+				slow: slice,
 				job: job{config: c.config, script: `true`, slice: slice}, look: both(sees(want...), unasked),
 			})
 		}
@@ -132,6 +134,7 @@ func imageRows(with string, want []int, slice bool) (all []attack) {
 	} {
 		all = append(all, attack{
 			name: c.name + with, tries: "to see other GPUs by " + c.tries, looks: "GPUs that the container reaches, its environment",
+			slow: !slice,
 			job: job{config: `image = "{image}"`, script: `true`, slice: slice}, before: ownImage(c.changes...), look: both(sees(want...), unasked),
 		})
 	}
