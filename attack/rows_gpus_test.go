@@ -82,7 +82,7 @@ func rowsOfGPUs() (all []attack) {
 			all = append(all, attack{
 				name: "env-" + c.name + with, tries: fmt.Sprintf("to see other GPUs by its environment %.60q", fmt.Sprint(c.env)), looks: looks,
 				slow: !slice,
-				job: job{env: c.env, script: `true`, slice: slice}, look: both(sees(want...), unasked, noClaimBeyond),
+				job:  job{env: c.env, script: `true`, slice: slice}, look: both(sees(want...), unasked, noClaimBeyond),
 			})
 		}
 		all = append(all, imageRows(with, want, slice)...)
@@ -104,7 +104,7 @@ func rowsOfGPUs() (all []attack) {
 			all = append(all, attack{
 				name: c.name + with, tries: "to see other GPUs by " + strings.ReplaceAll(c.config, "\n", ""), looks: looks,
 				slow: slice,
-				job: job{config: c.config, script: `true`, slice: slice}, look: both(sees(want...), unasked),
+				job:  job{config: c.config, script: `true`, slice: slice}, look: both(sees(want...), unasked),
 			})
 		}
 	}
@@ -135,7 +135,7 @@ func imageRows(with string, want []int, slice bool) (all []attack) {
 		all = append(all, attack{
 			name: c.name + with, tries: "to see other GPUs by " + c.tries, looks: "GPUs that the container reaches, its environment",
 			slow: !slice,
-			job: job{config: `image = "{image}"`, script: `true`, slice: slice}, before: ownImage(c.changes...), look: both(sees(want...), unasked),
+			job:  job{config: `image = "{image}"`, script: `true`, slice: slice}, before: ownImage(c.changes...), look: both(sees(want...), unasked),
 		})
 	}
 	return all

@@ -25,7 +25,7 @@ func rowsOfNames() (all []attack) {
 		all = append(all, attack{
 			name: fmt.Sprintf("label-%d", i+1), tries: "to hide, or to pass for the other job's, by the label " + label, looks: looks,
 			slow: i > 0,
-			job: job{config: quote(label), script: `true`, slice: true},
+			job:  job{config: quote(label), script: `true`, slice: true},
 		})
 	}
 	var inImage []string
@@ -48,7 +48,7 @@ func rowsOfNames() (all []attack) {
 		all = append(all, attack{
 			name: "alloc-mounted-over-by-" + name, tries: "to hide by another mount at /alloc: " + strings.ReplaceAll(config, "\n", ""), looks: looks,
 			slow: name != "tmpfs",
-			job: job{config: config, script: `true`, slice: true},
+			job:  job{config: config, script: `true`, slice: true},
 		})
 	}
 	all = append(all, attack{
@@ -59,7 +59,7 @@ func rowsOfNames() (all []attack) {
 		all = append(all, attack{
 			name: fmt.Sprintf("task-named-%.12s", strings.ReplaceAll(name, " ", "-")), tries: fmt.Sprintf("to take another's container name, as the task %.20q", name), looks: looks,
 			slow: true,
-			job: job{task: name, config: `container_exists_attempts = 3`, script: `true`, slice: true},
+			job:  job{task: name, config: `container_exists_attempts = 3`, script: `true`, slice: true},
 		})
 	}
 	return all
