@@ -55,8 +55,8 @@ func (s *scene) bootPlugin() *plugin {
 	schema, err := p.ConfigSchema()
 	must.NoError(t, err)
 	var config driver.Config
-	hclutils.NewConfigParser(schema).ParseHCL(t, fmt.Sprintf("config {\nstate_dir = %q\nendpoint = %q\ninfra_image = %q\n%s\n}",
-		s.stateDir, "unix://"+s.stage.relay.path, s.stage.pauseImage, s.operator), &config)
+	hclutils.NewConfigParser(schema).ParseHCL(t, fmt.Sprintf("config {\nstate_dir = %q\nendpoint = %q\ninfra_image = %q\n%s\n%s\n}",
+		s.stateDir, "unix://"+s.stage.relay.path, s.stage.pauseImage, oneOfSeveral, s.operator), &config)
 	var encoded []byte
 	must.NoError(t, base.MsgPackEncode(&encoded, config))
 	must.NoError(t, p.SetConfig(&base.Config{
@@ -69,6 +69,10 @@ func (s *scene) bootPlugin() *plugin {
 	p.done.Go(func() { p.collect(ctx, events) })
 	return p
 }
+
+// oneOfSeveral keeps the drivers of two scenes, which share an engine as no two agents
+// may, from removing each other's containers.
+const oneOfSeveral = "gc {\n dangling_containers {\n  enabled = false\n }\n}"
 
 // store is the table's: a file, unless a row says otherwise.
 func (s *scene) store() allocator.Store {
