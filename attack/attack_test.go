@@ -104,7 +104,7 @@ func (a attack) row(verdict string) string {
 	if looks == "" {
 		looks = "what every row looks at"
 	}
-	return strings.Join([]string{a.name, a.tries, looks, verdict}, "\t")
+	return strings.Join([]string{a.name, a.tries, looks, strings.ReplaceAll(verdict, "\t", " ")}, "\t")
 }
 
 func printTable(verdicts []string) {

@@ -97,7 +97,7 @@ func rowsOfPrivileges() []attack {
 		},
 		{
 			name: "oom-score", tries: "to have others killed when memory runs out: oom_score_adj = -1000", looks: "the process's score on the host",
-			job: job{config: `oom_score_adj = -1000`, script: `true`}, look: scored,
+			job: job{config: `oom_score_adj = -1000`, script: `true`}, look: both(scored, never(`"OomScoreAdj":-1000`)),
 		},
 		{
 			name: "oom-score-by-itself", tries: "the same, from the container", looks: "the process's score on the host",
