@@ -32,7 +32,7 @@ type attack struct {
 type job struct {
 	task   string // name of the task; app if empty
 	config string // of config, besides image and command
-	script string // runs in the container, which then goes on until it is looked at
+	script string // runs in the container, which then sleeps until the test has looked at it
 	env    map[string]string
 
 	// An earlier start of the same task, which has ended when the other begins.

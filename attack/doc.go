@@ -7,7 +7,7 @@
 // image. No row passes because of an error's text, and none because its start was refused.
 //
 //   - attack_test.go: what a row is, how it is run, the printed table
-//   - scene_test.go: what is there before each row, and what must be there after it
+//   - scene_test.go, victim_test.go: what is there before each row, and what must be there after it
 //   - intruder_test.go, alloc_test.go: a hostile task and its allocation
 //   - plugin_test.go, engine_test.go, relay_test.go: the driver, Docker, and what the driver
 //     asks Docker for

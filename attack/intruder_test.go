@@ -224,7 +224,7 @@ func (in *intruder) evict() error {
 	return errors.Join(append(found, os.RemoveAll(in.alloc.dir))...)
 }
 
-// releaseHangs opens the pipes that the task has made: who waits for one goes on.
+// releaseHangs opens the pipes that the task has made, so that a call that waits for one returns.
 func (in *intruder) releaseHangs() {
 	_ = filepath.WalkDir(in.alloc.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type()&fs.ModeNamedPipe != 0 {

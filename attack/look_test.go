@@ -55,13 +55,13 @@ func ownNamespace(kind string) look {
 		if err != nil {
 			return err
 		}
-		for whose, pid := range map[string]int{"the host": os.Getpid(), "the other job": s.victim.container.State.Pid} {
+		for owner, pid := range map[string]int{"the host": os.Getpid(), "the other job": s.victim.container.State.Pid} {
 			other, err := namespace(pid, kind)
 			if err != nil {
 				return err
 			}
 			if other == own {
-				return fmt.Errorf("the container is in the %s namespace of %s", kind, whose)
+				return fmt.Errorf("the container is in the %s namespace of %s", kind, owner)
 			}
 		}
 		return nil

@@ -111,7 +111,7 @@ func (p *plugin) told(taskID string) string {
 	return strings.Join(all, "\n")
 }
 
-// end ends the process; its containers go on.
+// end ends the process. Its containers keep running.
 func (p *plugin) end() error {
 	p.stop()
 	p.done.Wait()

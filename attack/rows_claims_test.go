@@ -21,7 +21,7 @@ import (
 func rowsOfClaims() []attack {
 	return []attack{
 		{
-			name: "held-by-another", tries: "to learn who holds units, by asking for them", looks: "what the task's owner is told",
+			name: "held-by-another", tries: "to learn who holds units, by asking for them", looks: "events and errors that the task's owner reads",
 			operator: `claim_timeout = "1s"`, job: job{script: `true`}, act: askForHeld, look: toldNothing,
 		},
 		{
@@ -62,7 +62,7 @@ func toldNothing(s *scene, in *intruder) error {
 	}
 	for _, name := range []string{"tenant", "tenant-job", "tenant-group", s.victim.alloc.id} {
 		if strings.Contains(told, name) {
-			return fmt.Errorf("the task's owner is told %q of another namespace: %s", name, told)
+			return fmt.Errorf("the task's owner reads %q of another namespace: %s", name, told)
 		}
 	}
 	return nil
@@ -108,12 +108,12 @@ func runsOnce(s *scene, in *intruder) error {
 
 func needsConsul(*scene) string {
 	if _, err := os.Stat(os.Getenv("CONSUL")); err != nil {
-		return "no Consul, whose values have a limit: " + err.Error()
+		return "no Consul, and only Consul limits a value: " + err.Error()
 	}
 	return ""
 }
 
-// longNames has the table in Consul, whose values have a limit.
+// longNames has the table in Consul, which limits the size of a value.
 func longNames(s *scene, in *intruder) error {
 	agent := consultest.Start(in.t)
 	agent.Ready(in.t, "")
