@@ -29,7 +29,7 @@ func rowsOfClaims() []attack {
 			looks: "containers of the allocation that run", job: job{script: `true`, slice: true}, act: startRenamed, look: runsOnce,
 		},
 		{
-			name: "long-names", tries: "to shut others out of a GPU by names of 65,400 bytes", looks: "whether another job still gets a slice there",
+			name: "long-names", tries: "to shut others out of a GPU by a name of 65,320 bytes", looks: "whether another job still gets a slice there",
 			needs: needsConsul, job: job{script: `true`}, act: longNames,
 		},
 	}
@@ -131,7 +131,7 @@ func longNames(s *scene, in *intruder) error {
 	if err != nil {
 		return err
 	}
-	task.TaskGroupName = strings.Repeat("<", 65_400)
+	task.TaskGroupName = strings.Repeat("<", 65_320)
 	if err := hostile.startTask(task); err != nil {
 		return err
 	}
