@@ -147,9 +147,7 @@ func (in *intruder) start(config, script string) error {
 
 func (in *intruder) startTask(task *drivers.TaskConfig) (err error) {
 	if in.job.logs {
-		if in.collector != nil {
-			_ = in.collector.Stop()
-		}
+		in.stopCollector()
 		if in.collector, err = in.alloc.collectLogs(task); err != nil {
 			in.t.Logf("log collector: %v", err)
 		}
@@ -217,9 +215,7 @@ func (in *intruder) evict() error {
 	if in.network != nil {
 		found = append(found, within(func() error { return in.scene.plugin.DestroyNetwork(in.alloc.id, in.network) }))
 	}
-	if in.collector != nil {
-		_ = in.collector.Stop()
-	}
+	in.stopCollector()
 	_ = in.local.Close()
 	return errors.Join(append(found, os.RemoveAll(in.alloc.dir))...)
 }
@@ -228,12 +224,29 @@ func (in *intruder) evict() error {
 func (in *intruder) releaseHangs() {
 	_ = filepath.WalkDir(in.alloc.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type()&fs.ModeNamedPipe != 0 {
-			if pipe, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
-				_ = pipe.Close()
-			}
+			openOnce(path)
 		}
 		return nil
 	})
+}
+
+// openOnce opens both ends of a pipe: calls that wait for the other end return.
+func openOnce(path string) {
+	if pipe, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0); err == nil {
+		_ = pipe.Close()
+	}
+}
+
+// stopCollector ends the log collector of the earlier start. It may still wait for a
+// writer, and would take the next one's output.
+func (in *intruder) stopCollector() {
+	if in.collector == nil {
+		return
+	}
+	openOnce(in.task.StdoutPath)
+	openOnce(in.task.StderrPath)
+	_ = in.collector.Stop()
+	in.collector = nil
 }
 
 // readSecret reports whether the task got hold of what it may not read.
