@@ -93,6 +93,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		{"create", func(w *world) { w.engine.fail("Create", errors.New("no space")) }, ``, "no space", false},
 		{"refused", func(w *world) { w.engine.fail("Create", errors.New("SHM size must be greater than 0")) }, ``, "Docker refuses config.shm_size: SHM size", false},
 		{"start", func(w *world) { w.engine.fail("Start", errors.New("no such command")) }, ``, "no such command", false},
+		{"start that may pass", func(w *world) { w.engine.fail("Start", docker.ErrStart) }, ``, docker.ErrStart.Error(), true},
 		{"leftover of a crash", func(w *world) { w.engine.fail("Start", docker.ErrLeftover) }, ``, "5 containers in turn could not start", true},
 		{"gone after its start", func(w *world) { w.engine.fail("Inspect started", docker.ErrNotFound) }, ``, "nothing is known of the container after its start", true},
 		{"name taken", func(w *world) { w.engine.fail("Create", docker.ErrNameTaken) }, ``, docker.ErrNameTaken.Error(), true},
