@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,10 +162,9 @@ func TestStartGivesUpWaiting(t *testing.T) {
 		sabotage func(w *world)
 		want     string
 	}{
-		{"units held", func(w *world) {
-			other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
-			must.NoError(w.t, w.table.Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 1)}))
-		}, "units 1 of GPU GPU-aaaa are held by other/t"},
+		{"units held", func(w *world) { w.hold("default") }, "units 1 of GPU GPU-aaaa are held by other/t (alloc another-)"},
+		{"units held in another namespace", func(w *world) { w.hold("secret") },
+			"units 1 of GPU GPU-aaaa are held by a task of another namespace"},
 		{"table away", func(w *world) { w.store.Fail(allocator.ErrUnavailable) }, "allocation table is not reachable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -178,9 +178,18 @@ func TestStartGivesUpWaiting(t *testing.T) {
 			must.ErrorContains(t, err, "claim_timeout")
 			must.True(t, structs.IsRecoverable(err))
 			eventually(t, func() bool { return d.told("Waiting for ") })
+			eventually(t, func() bool { return d.told("Task was not started: ") && d.told(c.want) })
+			must.Eq(t, c.name == "units held", d.told("other/t") || strings.Contains(err.Error(), "other/t"))
 			must.Zero(t, w.engine.count())
 		})
 	}
+}
+
+// hold has a task of a namespace hold a unit that the test's task wants.
+func (w *world) hold(namespace string) {
+	w.t.Helper()
+	other := allocator.Owner{Namespace: namespace, Job: "other", Task: "t", Alloc: "another-alloc"}
+	must.NoError(w.t, w.table.Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 1)}))
 }
 
 // A claim whose answer got lost is given back with the failed start.
