@@ -118,6 +118,20 @@ type Claim struct {
 	unknown fields
 }
 
+func (c Claim) name() string { return c.Owner.String() }
+
+// NameFor names the claim's owner to those who may know the tasks of one namespace only.
+func (c Claim) NameFor(namespace string) string {
+	switch {
+	case c.State.OutsideNomad():
+		return "a claim outside Nomad"
+	case !isNamed(c.Namespace, namespace):
+		return "a task of another namespace"
+	default:
+		return c.name()
+	}
+}
+
 // MarshalJSON writes the fields of this version and those it does not know.
 func (c Claim) MarshalJSON() ([]byte, error) {
 	type plain Claim

@@ -3,6 +3,8 @@ package allocator
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 var (
@@ -71,14 +73,23 @@ type HeldError struct {
 	Holders []Claim // who holds them, by first unit
 }
 
-func (e *HeldError) Error() string {
-	msg := fmt.Sprintf("units %s of GPU %s are held", e.Units, e.GPU)
-	for i, holder := range e.Holders {
-		sep := ", "
-		if i == 0 {
-			sep = " by "
+func (e *HeldError) Error() string { return e.text(Claim.name) }
+
+// Told is the text for those who may know the tasks of one namespace only.
+func (e *HeldError) Told(namespace string) string {
+	return e.text(func(holder Claim) string { return holder.NameFor(namespace) })
+}
+
+func (e *HeldError) text(name func(Claim) string) string {
+	var names []string
+	for _, holder := range e.Holders {
+		if name := name(holder); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		msg += sep + holder.Owner.String()
+	}
+	msg := fmt.Sprintf("units %s of GPU %s are held", e.Units, e.GPU)
+	if len(names) > 0 {
+		msg += " by " + strings.Join(names, ", ")
 	}
 	return msg
 }

@@ -69,30 +69,31 @@ func (l *Ledger) Encode() ([]byte, error) {
 }
 
 // Check verifies the invariants: every mark in the unit map has a claim, every
-// claim has units, and no owner has two claims.
+// claim has units, and no owner has two claims. Its errors name marks and no tasks, since
+// they reach people who may not know the tasks of others.
 func (l *Ledger) Check() error {
 	for _, mark := range l.Units {
 		if _, known := l.Marks[string(mark)]; mark != free && !known {
 			return fmt.Errorf("unit map has mark %q without a claim", mark)
 		}
 	}
-	seen := map[[2]string]bool{}
+	seen := map[[2]string]string{}
 	for mark, claim := range l.Marks {
 		r, size := utf8.DecodeRuneInString(mark)
 		if size == 0 || size != len(mark) || !isMark(r) {
-			return fmt.Errorf("claim of %s has mark %q, want one character that can be seen, and neither '.' nor '!'", claim.Owner, mark)
+			return fmt.Errorf("a claim has mark %q, want one character that can be seen, and neither '.' nor '!'", mark)
 		}
 		if len(l.Units.unitsOf(r)) == 0 {
-			return fmt.Errorf("claim of %s (mark %q) holds no unit", claim.Owner, mark)
+			return fmt.Errorf("the claim with mark %q holds no unit", mark)
 		}
-		if err := claim.Owner.validate(); err != nil {
-			return err
+		if claim.Owner.validate() != nil {
+			return fmt.Errorf("the claim with mark %q has no allocation or no task", mark)
 		}
 		id := [2]string{claim.Alloc, claim.Task}
-		if seen[id] {
-			return fmt.Errorf("%s has two claims", claim.Owner)
+		if other, twice := seen[id]; twice {
+			return fmt.Errorf("the claims with marks %q and %q are one task's", min(mark, other), max(mark, other))
 		}
-		seen[id] = true
+		seen[id] = mark
 	}
 	if l.UnitMiB == 0 && len(l.Marks) > 0 {
 		return fmt.Errorf("claims on units of 0 MiB")

@@ -201,3 +201,18 @@ func TestLedger_as_many_claims_as_units(t *testing.T) {
 	}
 	must.Len(t, units, decoded(t, l).Claims())
 }
+
+// Those who may know the tasks of one namespace learn of others only that they are there.
+func TestHeldError_for_a_namespace(t *testing.T) {
+	t.Parallel()
+	err := &allocator.HeldError{GPU: "GPU-1", Units: allocator.NewUnitSet(1, 2), Holders: []allocator.Claim{
+		{Owner: ownerOf("alloc-1")},
+		{Owner: allocator.Owner{Namespace: "theirs", Job: "secret", Task: "t", Alloc: "alloc-2"}},
+		{Owner: allocator.Owner{Namespace: "others", Job: "secret", Task: "t", Alloc: "alloc-3"}},
+		{Owner: allocator.Owner{Job: "outside", Task: "alice", Alloc: "alloc-4"}, State: allocator.Held},
+	}}
+	must.Eq(t, "units 1-2 of GPU GPU-1 are held by train/main (alloc alloc-1), secret/t (alloc alloc-2), secret/t (alloc alloc-3), "+
+		"outside/alice (alloc alloc-4)", err.Error())
+	must.Eq(t, "units 1-2 of GPU GPU-1 are held by train/main (alloc alloc-1), a task of another namespace, a claim outside Nomad",
+		err.Told("default"))
+}

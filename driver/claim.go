@@ -27,17 +27,19 @@ func (s *start) claim() error {
 			return nil
 		}
 		if !worthWaiting(err) {
-			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", err)
+			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", forAuthor(err, s.task.Namespace))
 		}
 		if s.releaseLeftBehind(ctx, err) {
 			continue
 		}
-		if reason := waitingFor(err); reason != told {
-			s.plugin.announcer.tell(s.task, reason)
+		if reason := err.Error(); reason != told {
+			s.plugin.logger.Info("a task waits for its GPU memory", "task_id", s.task.ID, "error", err)
+			s.plugin.announcer.tell(s.task, waitingFor(err, s.task.Namespace))
 			told = reason
 		}
 		if time.Since(begun) >= limit || !pause(ctx, s.plugin.pace.retry) {
-			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w", limit, err)
+			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w",
+				limit, forAuthor(err, s.task.Namespace))
 		}
 	}
 }
@@ -62,7 +64,7 @@ func (s *start) releaseLeftBehind(ctx context.Context, err error) bool {
 		s.plugin.logger.Warn("who holds the units in the way cannot be found out", "gpu", held.GPU, "error", err)
 	}
 	for _, claim := range released {
-		s.plugin.announcer.tell(s.task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.Owner))
+		s.plugin.announcer.tell(s.task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.NameFor(s.task.Namespace)))
 	}
 	return len(released) > 0
 }
@@ -74,9 +76,10 @@ func worthWaiting(err error) bool {
 	return errors.Is(err, allocator.ErrHeld) || errors.Is(err, allocator.ErrUnavailable) || errors.Is(err, allocator.ErrConflict)
 }
 
-func waitingFor(err error) string {
+// waitingFor is what a start waits for, told to the author of a job in the namespace.
+func waitingFor(err error, namespace string) string {
 	if errors.Is(err, allocator.ErrHeld) {
-		return "Waiting for GPU memory that another task has not given back yet: " + err.Error()
+		return "Waiting for GPU memory that another task has not given back yet: " + forAuthor(err, namespace).Error()
 	}
 	return "Waiting for the allocation table: " + err.Error()
 }
@@ -126,7 +129,8 @@ func (p *Plugin) assert(s *services, h *handle) {
 		p.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
 	case errors.Is(err, allocator.ErrHeld):
 		p.logger.Error("two tasks use the same GPU memory: the table gives the units of a running task to another", "task_id", h.task.ID, "error", err)
-		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+err.Error())
+		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+
+			forAuthor(err, h.task.Namespace).Error())
 	default:
 		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
 	}

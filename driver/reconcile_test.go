@@ -80,7 +80,7 @@ func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.assert = time.Hour // the start is to be the one that looks
-	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Job: "gone", Task: "app", Alloc: "gone"}, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuA, 3)}))
+	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Namespace: "default", Job: "gone", Task: "app", Alloc: "gone"}, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuA, 3)}))
 	d := w.boot()
 	tenancy := d.plugin.services.Load().keeper.tenancy
 	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })

@@ -21,17 +21,18 @@ type remark struct {
 	gpu   allocator.GPUID     // empty: the node
 	size  uint64              // if it grows, it is worth telling again
 	text  string              // what is seen, and what to do
-	tasks bool                // those that have a slice of the GPU should know as well
 	task  *drivers.TaskConfig // that is told; nil: the operator
+	// told is the text for tasks of a namespace; nil: there are none that should know.
+	told func(namespace string) string
 }
 
 // toTasks are the remarks once more, for each running task that should know.
 func toTasks(round []remark, tasks []*handle) (all []remark) {
 	for _, r := range round {
 		for _, h := range tasks {
-			if r.tasks && h.running() && slices.Contains(gpusOf(h.bookings), r.gpu) {
+			if r.told != nil && h.running() && slices.Contains(gpusOf(h.bookings), r.gpu) {
 				again := r
-				again.about, again.task = r.about+" for "+h.task.ID, h.task
+				again.about, again.task, again.text = r.about+" for "+h.task.ID, h.task, r.told(h.task.Namespace)
 				all = append(all, again)
 			}
 		}
@@ -72,21 +73,32 @@ func (o outlook) use() (all []remark) {
 	unmanaged, unattributed := o.gpu.Unexplained()
 	if unmanaged > 0 {
 		all = append(all, remark{
-			about: "unmanaged use of " + string(o.gpu.ID), gpu: o.gpu.ID, size: o.units(unmanaged), tasks: true,
-			text: fmt.Sprintf("%d MiB are in use by processes that hold no slice, or by tasks beyond theirs (%s), so a task may find less "+
-				"than its slice; nvidia-smi shows the processes: end them, or take a slice for them with `nomad-gpu-mem claim`",
-				unmanaged, o.holders()),
+			about: "unmanaged use of " + string(o.gpu.ID), gpu: o.gpu.ID, size: o.units(unmanaged),
+			text: o.unmanaged(unmanaged, fullName),
+			told: func(namespace string) string {
+				return o.unmanaged(unmanaged, func(c allocator.Claim) string { return c.NameFor(namespace) })
+			},
 		})
 	}
 	if unattributed > 0 {
 		all = append(all, remark{
 			about: "unattributed use of " + string(o.gpu.ID), gpu: o.gpu.ID, size: o.units(unattributed),
 			text: fmt.Sprintf("%d MiB more are in use than is claimed (%s), and it cannot be told by whom; nvidia-smi shows the processes",
-				unattributed, o.holders()),
+				unattributed, o.holders(fullName)),
 		})
 	}
 	return all
 }
+
+// unmanaged is the remark on memory in use that no slice explains.
+func (o outlook) unmanaged(mib uint64, name func(allocator.Claim) string) string {
+	return fmt.Sprintf("%d MiB are in use by processes that hold no slice, or by tasks beyond theirs (%s), so a task may find less "+
+		"than its slice; nvidia-smi shows the processes: end them, or take a slice for them with `nomad-gpu-mem claim`",
+		mib, o.holders(name))
+}
+
+// fullName is a claim's owner as the operator may know it.
+func fullName(claim allocator.Claim) string { return claim.Owner.String() }
 
 // unclaimed are the strays that have no claim.
 func (o outlook) unclaimed() []Found {
@@ -98,10 +110,10 @@ func (o outlook) unclaimed() []Found {
 }
 
 // holders names who holds how much.
-func (o outlook) holders() string {
+func (o outlook) holders(name func(allocator.Claim) string) string {
 	var all []string
 	for _, claim := range o.gpu.Claims() {
-		all = append(all, fmt.Sprintf("%s %s %d MiB", claim.Owner, claim.State, o.mib(claim)))
+		all = append(all, fmt.Sprintf("%s %s %d MiB", name(claim), claim.State, o.mib(claim)))
 	}
 	if len(all) == 0 {
 		return "nothing is claimed"

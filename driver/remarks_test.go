@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
@@ -61,7 +62,7 @@ func TestRemarks(t *testing.T) {
 				must.StrContains(t, all[0].text, text)
 			}
 			must.Eq(t, c.size, all[0].size)
-			must.Eq(t, c.tasks, all[0].tasks)
+			must.Eq(t, c.tasks, all[0].told != nil)
 			must.Eq(t, gpuA, all[0].gpu)
 		})
 	}
@@ -137,4 +138,31 @@ func TestClaimsOnAllGPUsOfTheNode(t *testing.T) {
 	tenancy.mu.Unlock()
 	eventually(t, func() bool { return len(w.claims()) == 1 })
 	must.StrContains(t, w.claims()[0], "theirs")
+}
+
+// A task learns how much others have on its GPU, and the names of those in its namespace.
+func TestUnmanagedUseNamesNoTaskOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	table := allocator.NewTable(storetest.NewMemory())
+	for unit, namespace := range []string{"mine", "secret"} {
+		owner := allocator.Owner{Namespace: namespace, Job: namespace + "-job", Task: "app", Alloc: namespace}
+		must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, unit)}))
+	}
+	must.NoError(t, table.Request(t.Context(), allocator.Owner{Job: "outside", Task: "alice", Alloc: "person"}, time.Hour,
+		allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
+	found, err := table.Inspect(t.Context(), gpuA)
+	must.NoError(t, err)
+	found.State = allocator.GPUState{Node: "host", UnitMiB: 1024, UnmanagedMiB: 2500}
+	all := outlook{gpu: found}.remarks()
+	must.SliceLen(t, 1, all)
+	for _, name := range []string{"mine-job/app (alloc mine)", "secret-job/app (alloc secret)", "outside/alice"} {
+		must.StrContains(t, all[0].text, name, must.Sprint("the operator knows all"))
+	}
+	h := &handle{task: &drivers.TaskConfig{ID: "task", Namespace: "mine"}, bookings: []allocator.Booking{slice(gpuA, 0)}, exited: make(chan struct{})}
+	told := toTasks(all, []*handle{h})
+	must.SliceLen(t, 1, told)
+	must.StrContains(t, told[0].text, "mine-job/app (alloc mine) claimed 1024 MiB, a task of another namespace claimed 1024 MiB, "+
+		"a claim outside Nomad requested 1024 MiB")
+	must.StrNotContains(t, told[0].text, "secret")
+	must.StrNotContains(t, told[0].text, "alice")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +94,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		{"create", func(w *world) { w.engine.fail("Create", errors.New("no space")) }, ``, "no space", false},
 		{"refused", func(w *world) { w.engine.fail("Create", errors.New("SHM size must be greater than 0")) }, ``, "Docker refuses config.shm_size: SHM size", false},
 		{"start", func(w *world) { w.engine.fail("Start", errors.New("no such command")) }, ``, "no such command", false},
+		{"start that may pass", func(w *world) { w.engine.fail("Start", docker.ErrStart) }, ``, docker.ErrStart.Error(), true},
 		{"leftover of a crash", func(w *world) { w.engine.fail("Start", docker.ErrLeftover) }, ``, "5 containers in turn could not start", true},
 		{"gone after its start", func(w *world) { w.engine.fail("Inspect started", docker.ErrNotFound) }, ``, "nothing is known of the container after its start", true},
 		{"name taken", func(w *world) { w.engine.fail("Create", docker.ErrNameTaken) }, ``, docker.ErrNameTaken.Error(), true},
@@ -160,10 +162,9 @@ func TestStartGivesUpWaiting(t *testing.T) {
 		sabotage func(w *world)
 		want     string
 	}{
-		{"units held", func(w *world) {
-			other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
-			must.NoError(w.t, w.table.Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 1)}))
-		}, "units 1 of GPU GPU-aaaa are held by other/t"},
+		{"units held", func(w *world) { w.hold("default") }, "units 1 of GPU GPU-aaaa are held by other/t (alloc another-)"},
+		{"units held in another namespace", func(w *world) { w.hold("secret") },
+			"units 1 of GPU GPU-aaaa are held by a task of another namespace"},
 		{"table away", func(w *world) { w.store.Fail(allocator.ErrUnavailable) }, "allocation table is not reachable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,9 +178,18 @@ func TestStartGivesUpWaiting(t *testing.T) {
 			must.ErrorContains(t, err, "claim_timeout")
 			must.True(t, structs.IsRecoverable(err))
 			eventually(t, func() bool { return d.told("Waiting for ") })
+			eventually(t, func() bool { return d.told("Task was not started: ") && d.told(c.want) })
+			must.Eq(t, c.name == "units held", d.told("other/t") || strings.Contains(err.Error(), "other/t"))
 			must.Zero(t, w.engine.count())
 		})
 	}
+}
+
+// hold has a task of a namespace hold a unit that the test's task wants.
+func (w *world) hold(namespace string) {
+	w.t.Helper()
+	other := allocator.Owner{Namespace: namespace, Job: "other", Task: "t", Alloc: "another-alloc"}
+	must.NoError(w.t, w.table.Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 1)}))
 }
 
 // A claim whose answer got lost is given back with the failed start.

@@ -1,9 +1,16 @@
 package docker
 
 import (
+	"cmp"
+	"crypto/tls"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/docker/docker/client"
+	"github.com/docker/go-connections/tlsconfig"
 )
 
 // Config says how to reach the daemon and where registry credentials come from.
@@ -19,6 +26,8 @@ type Config struct {
 	AuthHelper string
 	// SpoolDir is where image archives are copied to, while they are loaded. Empty: where temporary files go.
 	SpoolDir string
+	// AnswerTimeout is how long the daemon may take to answer a call. 0: five minutes, as Nomad's own driver gives it.
+	AnswerTimeout time.Duration
 	// InfraImage is the image of the pause container of group networks.
 	InfraImage string
 	// InfraPinFile remembers which image InfraImage was. Empty: for as long as the client lives.
@@ -38,12 +47,22 @@ type Client struct {
 // New makes a client. It does not speak to the daemon, which may be away for now; it fails on an address or TLS file that
 // cannot be used.
 //
-// The client has no timeout of its own: one would cut off Stop, Wait, Logs and long pulls alike. Contexts bound the calls.
+// Every call but those that wait for a container, its output or an image ends after AnswerTimeout at the latest, with an error
+// that matches ErrNoAnswer. Contexts bound all of them.
 func New(cfg Config) (*Client, error) {
-	api, err := client.NewClientWithOpts(options(cfg)...)
+	cfg.AnswerTimeout = cmp.Or(cfg.AnswerTimeout, answerTimeout)
+	transport := &http.Transport{MaxIdleConns: idleConns, IdleConnTimeout: idleTime}
+	through := &http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}
+	opts, err := options(cfg, transport)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the docker client for endpoint %q: %w", cfg.Endpoint, err)
 	}
+	api, err := client.NewClientWithOpts(append([]client.Opt{client.WithHTTPClient(through)}, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the docker client for endpoint %q: %w", cfg.Endpoint, err)
+	}
+	transport.DialContext = dialing(transport.DialContext) // only now does it lead to the endpoint
+	through.Transport = deadlines{next: through.Transport, limit: cfg.AnswerTimeout}
 	return &Client{
 		api:        api,
 		config:     cfg,
@@ -53,18 +72,41 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
+// As the client's own: without a bound, idle connections would be kept by a process that lives long.
+const (
+	idleConns = 6
+	idleTime  = 30 * time.Second
+)
+
 // options turns cfg into client options. The API version is negotiated in every case: a daemon refuses versions it does not
 // know, new or old.
-func options(cfg Config) []client.Opt {
+func options(cfg Config, transport *http.Transport) ([]client.Opt, error) {
 	negotiate := client.WithAPIVersionNegotiation()
 	if cfg.Endpoint == "" {
-		return []client.Opt{client.FromEnv, negotiate}
+		tls, err := tlsFromEnv()
+		transport.TLSClientConfig = tls
+		return []client.Opt{client.WithHost(cmp.Or(os.Getenv(client.EnvOverrideHost), client.DefaultDockerHost)),
+			client.WithVersionFromEnv(), negotiate}, err
 	}
 	opts := []client.Opt{client.WithHost(cfg.Endpoint), negotiate}
 	if cfg.Cert != "" || cfg.Key != "" || cfg.CA != "" {
 		opts = append(opts, client.WithTLSClientConfig(cfg.CA, cfg.Cert, cfg.Key))
 	}
-	return opts
+	return opts, nil
+}
+
+// tlsFromEnv is what client.FromEnv makes of the environment. That option would put another transport in the place of ours.
+func tlsFromEnv() (*tls.Config, error) {
+	dir := os.Getenv(client.EnvOverrideCertPath)
+	if dir == "" {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	return tlsconfig.Client(tlsconfig.Options{
+		CAFile:             filepath.Join(dir, "ca.pem"),
+		CertFile:           filepath.Join(dir, "cert.pem"),
+		KeyFile:            filepath.Join(dir, "key.pem"),
+		InsecureSkipVerify: os.Getenv(client.EnvTLSVerify) == "",
+	})
 }
 
 // Close lets go of idle connections. Calls in flight end with their own contexts.

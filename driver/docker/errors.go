@@ -18,12 +18,17 @@ var (
 	ErrNotFound = errors.New("no such container")
 	// ErrUnavailable: the daemon cannot be reached or broke off. It says nothing about any container.
 	ErrUnavailable = errors.New("docker daemon is not reachable")
+	// ErrNoAnswer: the daemon accepts connections and does not answer. It matches ErrUnavailable as well, and what was asked for may
+	// still be done at any time.
+	ErrNoAnswer = errors.New("docker daemon does not answer")
 	// ErrRuntimeMissing: the container asks for a runtime (or a GPU driver) that the daemon does not have.
 	ErrRuntimeMissing = errors.New("container runtime is not known to docker " +
 		"(install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure --runtime=docker`, restart docker)")
 	// ErrDeviceMissing: the runtime is there, but it cannot resolve a device that the container was given.
 	ErrDeviceMissing = errors.New("device is not known to the container runtime " +
 		"(regenerate its CDI specification with `nvidia-ctk cdi generate`)")
+	// ErrStart: the daemon failed to start the container, and it is not known to be a fault of the job.
+	ErrStart = errors.New("docker failed to start the container, which may pass")
 	// ErrImageName: the job names no image, or what it names cannot be one.
 	ErrImageName = errors.New("not the name of an image")
 	// ErrImage: the image is neither here nor to be had: no registry, no such image there, no rights, timeout.
@@ -115,7 +120,7 @@ func noContainer(err error) bool {
 
 func unreachable(err error) bool {
 	var netErr net.Error
-	return client.IsErrConnectionFailed(err) || cerrdefs.IsUnavailable(err) || errors.As(err, &netErr) ||
+	return errors.Is(err, ErrUnavailable) || client.IsErrConnectionFailed(err) || cerrdefs.IsUnavailable(err) || errors.As(err, &netErr) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
@@ -124,16 +129,37 @@ func unreachable(err error) bool {
 func passing(err error) bool {
 	switch is := sentinel(err); {
 	case errors.Is(is, ErrUnavailable):
-		return true
+		return !errors.Is(err, ErrNoAnswer) // the call has had its time
 	case is != nil:
 		return false
 	}
 	return cerrdefs.IsInternal(err)
 }
 
+// passingStart is passing for the start of a container. Unlike elsewhere, an internal error counts whatever its cause, a device
+// whose CDI specification is just being written among them, unless it is the job's fault or calls for another container.
+func passingStart(err error) bool {
+	if err == nil || !cerrdefs.IsInternal(err) {
+		return err != nil && passing(err)
+	}
+	return !errors.Is(sentinel(err), ErrLeftover) && !isJobsFault(err)
+}
+
+// isJobsFault reports whether the daemon failed to start a container for what the job asks for: it would do so again. What it
+// says of a hook is not the job's: those come from the runtime's configuration.
+func isJobsFault(err error) bool {
+	text := strings.ToLower(err.Error())
+	return !strings.Contains(text, "hook") && slices.ContainsFunc([]string{
+		"executable file not found", "exec format error", "unable to find user", "unable to find group", "chdir to cwd", "working directory",
+		"bind source path", "mount source path", "error mounting", "invalid mount", "not a directory", "/proc/sys/", "sysctl",
+		"rlimit", "ulimit", "oom_score_adj", "seccomp", "apparmor", "requested cpus", "cpuset",
+	}, func(words string) bool { return strings.Contains(text, words) })
+}
+
 // Recoverable reports whether trying again later may help without any change of the job: the daemon was away, an image could
-// not be had, a volume was still attached elsewhere, the leftovers of an earlier container are still being cleared.
+// not be had, a volume was still attached elsewhere, the leftovers of an earlier container are still being cleared, the start failed
+// for a reason that is not known to be the job's.
 func Recoverable(err error) bool {
-	return slices.ContainsFunc([]error{ErrUnavailable, ErrImage, ErrVolumeInUse, ErrNameTaken, ErrLeftover},
+	return slices.ContainsFunc([]error{ErrUnavailable, ErrImage, ErrVolumeInUse, ErrNameTaken, ErrLeftover, ErrStart},
 		func(is error) bool { return errors.Is(err, is) })
 }

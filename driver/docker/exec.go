@@ -67,7 +67,9 @@ func (c *Client) ExecStream(ctx context.Context, id string, req ExecStreamReques
 		return 0, wrap(err, "running %q in container %s", req.Cmd, short(id))
 	}
 	// Attaching starts the command. Everything from here on goes by the ID of the exec, not of the container.
-	conn, err := c.api.ContainerExecAttach(ctx, exec.ID, container.ExecAttachOptions{Tty: req.TTY})
+	conn, err := attach(ctx, c.config.AnswerTimeout, func(ctx context.Context) (types.HijackedResponse, error) {
+		return c.api.ContainerExecAttach(ctx, exec.ID, container.ExecAttachOptions{Tty: req.TTY})
+	})
 	if err != nil {
 		return 0, wrap(err, "running %q in container %s", req.Cmd, short(id))
 	}

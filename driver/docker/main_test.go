@@ -20,6 +20,7 @@ var impatient = timing{
 	retryFirst:    time.Millisecond,
 	awayTries:     6,
 	errorTries:    4,
+	startTries:    6,
 	pollFirst:     time.Millisecond,
 	pollMost:      50 * time.Millisecond,
 	drainGrace:    200 * time.Millisecond,

@@ -267,6 +267,7 @@ func TestPullWithoutTheCredentialsItNeeds(t *testing.T) {
 	t.Parallel()
 	daemon := &fakeDaemon{create: pulling}
 	c := daemon.start(t, Config{AuthConfigFile: "/is/not/there"})
+	c.timing.progressEvery = time.Hour
 	_, err := c.EnsureImage(t.Context(), PullRequest{Ref: "r.example/app:1"})
 	must.ErrorIs(t, err, ErrImage)
 	must.ErrorContains(t, err, "r.example")

@@ -2,17 +2,27 @@ package docker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/docker/docker/api/types/container"
 )
 
 // Start starts a created container. One that runs already is success.
 //
-// Errors: ErrRuntimeMissing, ErrDeviceMissing, ErrLeftover, ErrNotFound, ErrUnavailable, or what the daemon says of the command, the user or
-// a mount. After an error the container may be there still; the caller removes it.
+// As Nomad's own driver has it, an internal error (500) is tried again for about a minute: a port may still be in use by the
+// last container's proxy, or a network by its endpoint. After that it is ErrStart, which Nomad should try again later. Faults of
+// the job are neither.
+//
+// Errors: ErrStart, ErrRuntimeMissing, ErrDeviceMissing, ErrLeftover, ErrNotFound, ErrUnavailable, or what the daemon says of the
+// command, the user or a mount. After an error the container may be there still, and after ErrNoAnswer it may even start later;
+// the caller removes it.
 func (c *Client) Start(ctx context.Context, id string) error {
-	err := c.timing.retry(ctx, func() error {
+	err := c.timing.retryIf(ctx, passingStart, c.timing.startTries, func() error {
 		return c.api.ContainerStart(ctx, id, container.StartOptions{})
 	})
+	if passingStart(err) && !errors.Is(sentinel(err), ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrStart, err)
+	}
 	return wrap(err, "starting container %s", short(id))
 }

@@ -3,6 +3,8 @@ package docker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -27,8 +29,11 @@ func answer(status int, body string) http.HandlerFunc {
 	}
 }
 
-// hang answers when the caller has given up.
-func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+// hang answers when the caller has given up, which a server notices once it has read the request.
+func hang(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
 
 // first answers with the given handlers in turn, the last one for ever.
 func first(handlers ...http.HandlerFunc) http.HandlerFunc {
@@ -86,7 +91,7 @@ func TestDaemonAwayIsNotStuck(t *testing.T) {
 			"POST /containers/x/stop": http.HandlerFunc(dropped)}},
 	} {
 		c := daemon.start(t, Config{})
-		c.timing.stopGrace, c.timing.removeGrace, c.timing.retryFirst = 50*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
+		c.timing.stopGrace, c.timing.removeGrace = time.Second, time.Second // time for the daemon to be found away
 		for _, err := range []error{c.Remove(t.Context(), "x"), c.Stop(t.Context(), "x", "", 0)} {
 			must.ErrorIs(t, err, ErrUnavailable, must.Sprint(name))
 			must.False(t, errors.Is(err, ErrStuck), must.Sprint(name))
@@ -149,20 +154,32 @@ func TestCreateGivesUp(t *testing.T) {
 	}
 }
 
-// A daemon that is away is waited for longer than one that fails: its errors mostly come from the job.
+// What may pass is tried again, and what is left of it then is worth a later start of the task; what is the job's fault is neither.
 func TestRetriesOfAStart(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		fail http.HandlerFunc
-		want int64
+	failed := func(message string) http.HandlerFunc {
+		return answer(http.StatusInternalServerError, fmt.Sprintf(`{"message":%q}`, message))
+	}
+	for name, tc := range map[string]struct {
+		fail        http.HandlerFunc
+		tries       int64
+		recoverable bool
+		is          error
 	}{
-		{"away", dropped, 6},
-		{"internal error", answer(http.StatusInternalServerError, `{"message":"unable to find user web"}`), 4},
-		{"the job's fault", answer(http.StatusBadRequest, `{"message":"no such command"}`), 1},
-		{"leftover", answer(http.StatusInternalServerError, `{"message":"OCI runtime create failed: container with id exists: x"}`), 1},
+		"away":          {dropped, 6, true, ErrUnavailable},
+		"no answer":     {hang, 1, true, ErrNoAnswer},
+		"port in use":   {failed("driver failed programming external connectivity: Bind for 0.0.0.0:80 failed: port is already allocated"), 6, true, ErrStart},
+		"endpoint":      {failed("failed to create endpoint app on network bridge: adding interface failed"), 6, true, ErrStart},
+		"runtime hook":  {failed("OCI runtime create failed: error running hook #0: exec: nvidia-ctk: executable file not found"), 6, true, ErrStart},
+		"CDI":           {failed("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=0"), 6, true, ErrDeviceMissing},
+		"user":          {failed("unable to find user web: no matching entries in passwd file"), 1, false, nil},
+		"command":       {failed("exec: nonsense: executable file not found in $PATH"), 1, false, nil},
+		"mount":         {failed("error while creating mount source path /x: file exists"), 1, false, nil},
+		"bad request":   {answer(http.StatusBadRequest, `{"message":"no such command"}`), 1, false, nil},
+		"leftover":      {failed("OCI runtime create failed: container with id exists: x"), 1, true, ErrLeftover},
+		"no such thing": {answer(http.StatusNotFound, noSuch), 1, false, ErrNotFound},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked atomic.Int64
 			daemon := &fakeDaemon{handler: map[string]http.Handler{
@@ -171,8 +188,17 @@ func TestRetriesOfAStart(t *testing.T) {
 					tc.fail(w, r)
 				}),
 			}}
-			must.Error(t, daemon.start(t, Config{}).Start(t.Context(), "x"))
-			must.Eq(t, tc.want, asked.Load())
+			cfg := Config{}
+			if errors.Is(tc.is, ErrNoAnswer) {
+				cfg.AnswerTimeout = 50 * time.Millisecond
+			}
+			err := daemon.start(t, cfg).Start(t.Context(), "x")
+			must.Error(t, err)
+			must.Eq(t, tc.tries, asked.Load())
+			must.Eq(t, tc.recoverable, Recoverable(err), must.Sprint(err))
+			if tc.is != nil {
+				must.ErrorIs(t, err, tc.is)
+			}
 		})
 	}
 }

@@ -17,6 +17,7 @@ type timing struct {
 	retryFirst    time.Duration // pause before the first retry of a failed call; it grows fourfold
 	awayTries     uint          // attempts of a call while the daemon is away: together they outlast its restart
 	errorTries    uint          // attempts of a call that the daemon answers with an internal error
+	startTries    uint          // attempts of a start that it answers so
 	pollFirst     time.Duration // pause before the daemon is asked again whether something has changed
 	pollMost      time.Duration // to which that pause grows
 	drainGrace    time.Duration // for the last output of a terminal whose process has ended
@@ -29,6 +30,7 @@ var defaultTiming = timing{
 	retryFirst:    200 * time.Millisecond,
 	awayTries:     6,
 	errorTries:    4,
+	startTries:    6, // as often, and with the same pauses, as Nomad's own driver
 	pollFirst:     50 * time.Millisecond,
 	pollMost:      5 * time.Second,
 	drainGrace:    500 * time.Millisecond,
@@ -40,6 +42,11 @@ var defaultTiming = timing{
 // A daemon that is away comes back: it is waited for, for about a minute. An internal error mostly comes from the job (a user
 // or a runtime that does not work), and so it is told to its owner sooner.
 func (t timing) retry(ctx context.Context, op func() error) error {
+	return t.retryIf(ctx, passing, t.errorTries, op)
+}
+
+// retryIf is retry with another view of what passes by itself, and of how often an error of the daemon's is worth a try.
+func (t timing) retryIf(ctx context.Context, passing func(error) bool, errorTries uint, op func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval = t.retryFirst
 	pause.Multiplier = 4
@@ -56,7 +63,7 @@ func (t timing) retry(ctx context.Context, op func() error) error {
 			away = nil
 			failed++
 		}
-		if !passing(err) || failed >= t.errorTries {
+		if !passing(err) || failed >= errorTries {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err

@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"strings"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// Nomad shows a task's events, and the error of its start, to everyone who may read the
+// job. Tasks of other namespaces are not named in them; the operator's log names all.
+
+// discreet is an error with a text for a job's author. It matches what the whole error
+// matches.
+type discreet struct {
+	error
+	text string
+}
+
+func (d discreet) Error() string { return d.text }
+
+func (d discreet) Unwrap() error { return d.error }
+
+// forAuthor returns the error with a text that names tasks of the given namespace only.
+func forAuthor(err error, namespace string) error {
+	text := err.Error()
+	for _, held := range heldErrors(err) {
+		text = strings.ReplaceAll(text, held.Error(), held.Told(namespace))
+	}
+	return discreet{err, text}
+}
+
+func heldErrors(err error) []*allocator.HeldError {
+	switch err := err.(type) { //nolint:errorlint // it takes the tree apart
+	case *allocator.HeldError:
+		return []*allocator.HeldError{err}
+	case interface{ Unwrap() error }:
+		return heldErrors(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*allocator.HeldError
+		for _, one := range err.Unwrap() {
+			all = append(all, heldErrors(one)...)
+		}
+		return all
+	default:
+		return nil
+	}
+}
