@@ -164,7 +164,10 @@ server {
   enabled          = true
   bootstrap_expect = 1
 }
-client { enabled = true }
+client {
+  enabled           = true
+  network_interface = "lo" # there may be no other
+}
 plugin %q {
   args = [%s]
   config {

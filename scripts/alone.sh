@@ -35,6 +35,7 @@ inside() {
   trap : INT TERM
   drop_networks
   cover /run /var/lib
+  rm -rf /run/gpu-mem-dev /run/netns /var/lib/cni # what they say is about another network
   ip link set lo up
   say "${GPU_MEM_FORWARD:-0}" >/proc/sys/net/ipv4/ip_forward
   "$@"
