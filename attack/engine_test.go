@@ -30,9 +30,9 @@ type stage struct {
 	gpus   []gpu
 	scenes map[string]*scene // by the operator's configuration
 
-	baseImage, pauseImage, victimImage string
-	imageIDs                           map[string]string // by name, as they must stay
-	dockerRoot                         string
+	baseImage, pauseImage string
+	imageIDs              map[string]string // by name, as they must stay
+	dockerRoot            string
 }
 
 // The victim's image has a name as short as the attacker's own: an archive can have
