@@ -53,6 +53,9 @@ func toContainer(do, undo containerAction) strike {
 			return action(ctx, on, run, s)
 		}
 		if err := act(do); err != nil {
+			if undo != nil {
+				_ = act(undo)
+			}
 			return nil, errors.Join(errNothing, err) // it ended just then, or its engine is down
 		}
 		if undo == nil {

@@ -45,7 +45,6 @@ func overwriteLedger(value string) strike {
 		if err != nil {
 			return nil, err
 		}
-		s.observer.disturb(uuid)
 		return func() error { return s.restoreLedger(uuid, key, value, before) }, nil
 	}
 }

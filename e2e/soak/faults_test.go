@@ -52,7 +52,7 @@ func (s *soak) strikeAll(ctx context.Context) {
 	}
 }
 
-const faultRest = 2 * time.Second // at least, between two faults
+const faultRest = 1500 * time.Millisecond // at least, between two faults
 
 func choose(faults []fault, random *rand.Rand) fault {
 	sum := 0
@@ -91,9 +91,6 @@ func (f *struck) mend(s *soak) {
 		}
 	}
 	s.count(s.report.Faults, f.name, time.Since(f.at), f.err)
-	if f.err != nil && !errors.Is(f.err, errNothing) {
-		s.note("fault %q was not struck: %v", f.name, f.err)
-	}
 }
 
 // slug makes a name of words fit for an ID.

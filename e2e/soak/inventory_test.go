@@ -104,6 +104,9 @@ func (c *cluster) listSessions(_ context.Context, found model.Remains) error {
 	return err
 }
 
+// ofTheNode are the files in state_dir that belong to no task, and may come at any time.
+var ofTheNode = []string{"node_id", "plugin.lock", "log-pipes.sock", "images.json"}
+
 // listFiles lists the plugins' state, temporary files, and the directories of allocations.
 // The sockets by which Nomad spoke to plugins that were killed are Nomad's.
 func (c *cluster) listFiles(_ context.Context, found model.Remains) error {
@@ -112,6 +115,9 @@ func (c *cluster) listFiles(_ context.Context, found model.Remains) error {
 			return err
 		}
 	}
+	found["file in state_dir"] = slices.DeleteFunc(found["file in state_dir"], func(path string) bool {
+		return slices.Contains(ofTheNode, filepath.Base(path))
+	})
 	if err := walk(c.temp(), found, "temporary file"); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (m *machine) startEngine() error {
 // scripts runs the development cluster's scripts in an environment.
 type scripts struct{ env []string }
 
-const scriptTime = 10 * time.Minute // one of them may wait until tools are built
+const scriptTime = 20 * time.Minute // one of them may wait until tools are built
 
 func (s scripts) do(command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptTime)

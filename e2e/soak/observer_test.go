@@ -4,6 +4,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,6 @@ type observer struct {
 	mu       sync.Mutex
 	timeline *model.Timeline
 	checker  *model.Checker
-	broken   map[string]bool // GPUs whose ledgers are overwritten, or were a moment ago
 	looked   map[string]bool // containers whose devices were looked at
 	looks    int
 	blind    int
@@ -35,13 +35,13 @@ type observer struct {
 // container is created, so that a running container is without a claim for a moment at
 // most; where a ledger was unreadable, running tasks repeat their claims within two
 // minutes. A task's claim may wait for ten minutes to be recognised as left behind.
-var bounds = model.Bounds{Unclaimed: 5 * time.Second, Repaired: 2 * time.Minute, Orphan: 12 * time.Minute}
+var bounds = model.Bounds{Unclaimed: 10 * time.Second, Repaired: 2 * time.Minute, Orphan: 12 * time.Minute}
 
 func newObserver(c *cluster, report func(model.Violation)) *observer {
 	timeline := model.NewTimeline()
 	return &observer{
 		cluster: c, report: report, timeline: timeline, checker: model.NewChecker(bounds, timeline),
-		broken: map[string]bool{}, looked: map[string]bool{},
+		looked: map[string]bool{},
 	}
 }
 
@@ -97,18 +97,10 @@ func (o *observer) running() []model.Run {
 	return slices.DeleteFunc(o.timeline.Running(), func(r model.Run) bool { return len(r.GPUs) == 0 })
 }
 
-// disturb notes that a GPU's ledger cannot be read from now on.
-func (o *observer) disturb(gpu string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.broken[gpu] = true
-}
-
-// repaired notes that it can be read again.
+// repaired notes that a GPU's ledger can be read again.
 func (o *observer) repaired(gpu string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.broken, gpu)
 	o.checker.Repaired(gpu, time.Now())
 }
 
@@ -119,6 +111,9 @@ func (o *observer) learnBookings(ctx context.Context) {
 	o.mu.Unlock()
 	for _, task := range tasks {
 		units, err := o.bookedFor(task)
+		if errors.Is(err, errNotBooked) {
+			continue // it never will be known
+		}
 		if err != nil || ctx.Err() != nil {
 			return // Nomad is down: another time
 		}
@@ -128,13 +123,19 @@ func (o *observer) learnBookings(ctx context.Context) {
 	}
 }
 
+// errNotBooked: Nomad knows no such task.
+var errNotBooked = errors.New("nothing is booked")
+
 func (o *observer) bookedFor(task model.Task) (units []model.Unit, err error) {
 	alloc, _, err := o.nomad.Allocations().Info(task.Alloc, nil)
+	if err != nil && strings.Contains(err.Error(), "not found") {
+		return nil, errors.Join(errNotBooked, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if alloc.AllocatedResources == nil || alloc.AllocatedResources.Tasks[task.Name] == nil {
-		return nil, fmt.Errorf("allocation %s has no task %s", task.Alloc, task.Name)
+		return nil, fmt.Errorf("allocation %s, task %s: %w", task.Alloc, task.Name, errNotBooked)
 	}
 	for _, device := range alloc.AllocatedResources.Tasks[task.Name].Devices {
 		for _, id := range device.DeviceIDs {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -14,27 +15,41 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// churn does to jobs what the model chooses, until ctx ends.
+// churn does to jobs what the model chooses, until ctx ends. It waits for no answer before
+// the next operation, unless many are still to be answered.
 func (s *soak) churn(ctx context.Context) {
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	free := make(chan struct{}, unanswered)
 	pace := rand.New(rand.NewPCG(s.seed, 2))
 	choice := model.NewChurn(s.seed, churnJobs, mostAsk, churnForms())
-	hostile := rand.New(rand.NewPCG(s.seed, 3))
 	for n := 0; ctx.Err() == nil; n++ {
-		if n%hostileEvery == hostileEvery-1 {
-			s.attack(hostileJobs[hostile.IntN(len(hostileJobs))])
-		} else {
+		next := func() { s.attack(hostileJobs[n/hostileEvery%len(hostileJobs)]) }
+		if n%hostileEvery != hostileEvery-1 {
 			op := choice.Next()
-			begun := time.Now()
-			err := s.operate(op, n)
-			s.count(s.report.Operations, string(op.Verb), time.Since(begun), err)
+			next = func() {
+				begun := time.Now()
+				err := s.operate(op, n)
+				s.count(s.report.Operations, string(op.Verb), time.Since(begun), err)
+			}
 		}
-		wait(ctx, time.Duration(150+pace.IntN(1200))*time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return
+		case free <- struct{}{}:
+		}
+		asked.Go(func() {
+			next()
+			<-free
+		})
+		wait(ctx, time.Duration(100+pace.IntN(900))*time.Millisecond)
 	}
 }
 
 const (
-	churnJobs    = 14 // at a time
-	hostileEvery = 12 // every so many operations one submits or ends a hostile job
+	churnJobs    = 16 // at a time
+	unanswered   = 6  // operations at a time
+	hostileEvery = 8  // every so many operations one submits or ends a hostile job
 )
 
 // operate does one operation and returns once Nomad has answered.

@@ -39,7 +39,7 @@ const settleStep = 3 * time.Second
 // take, and returns what there is.
 func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
 	t.Helper()
-	told := time.Now()
+	begun, told := time.Now(), time.Now()
 	for deadline := time.Now().Add(quietTime); ; wait(t.Context(), settleStep) {
 		now, err := s.collect(t.Context())
 		if err == nil {
@@ -55,9 +55,21 @@ func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
 		}
 		if time.Since(told) > progressFor {
 			told = time.Now()
-			fmt.Printf("waiting until the cluster is quiet: %d too many; %v %v\n", len(leaks), leaks[:min(len(leaks), 2)], err)
+			fmt.Printf("%6s  the cluster is not quiet yet: %s\n", time.Since(begun).Round(time.Second), summary(leaks, err))
 		}
 	}
+}
+
+// summary is what there is too much, by kind, and an example.
+func summary(leaks []model.Leak, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	counts := map[string]int{}
+	for _, leak := range leaks {
+		counts[leak.Kind]++
+	}
+	return fmt.Sprintf("%v, such as %s", counts, leaks[0].Item)
 }
 
 // collect has Nomad forget what has ended, and looks.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -123,10 +124,10 @@ func (s *soak) finish(t *testing.T, begin model.Remains) {
 	end := s.settleTo(t, begin)
 	s.report.Settled = time.Since(stopped)
 	s.report.Leaks = append(model.Leaks(begin, end), s.gauges.leaks()...)
+	s.report.Processes = s.gauges.trends()
 	if err := s.sellAll(t.Context()); err != nil {
 		s.violated(model.Violation{Kind: model.Lost, At: time.Now(), Text: err.Error()})
 	}
-	s.report.Processes = s.gauges.trends()
 	s.report.Containers, s.report.Looks, s.report.Blind = s.observer.timeline.Runs(), s.observer.looks, s.observer.blind
 	must.NoError(t, s.stopAll(t.Context()))
 }
@@ -171,6 +172,9 @@ func (s *soak) count(in map[string]model.Tally, name string, took time.Duration,
 	tally := in[name]
 	tally.Add(took, err != nil)
 	in[name] = tally
+	if err != nil && !errors.Is(err, errNothing) {
+		s.note(fmt.Sprintf("%q was not done: %.300v", name, err))
+	}
 }
 
 // violated takes a violation into the report, and says so at once.
@@ -183,11 +187,10 @@ func (s *soak) violated(v model.Violation) {
 
 const mostNotes = 50
 
-func (s *soak) note(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.report.Notes) < mostNotes {
-		s.report.Notes = append(s.report.Notes, fmt.Sprintf(format, args...))
+// note takes a note for the report, each only once. The caller holds the lock.
+func (s *soak) note(text string) {
+	if len(s.report.Notes) < mostNotes && !slices.Contains(s.report.Notes, text) {
+		s.report.Notes = append(s.report.Notes, text)
 	}
 }
 
