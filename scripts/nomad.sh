@@ -14,6 +14,15 @@ program=$GPU_MEM_ROOT/bin/nomad-gpu-mem
 # ports behind those of the server.
 dir_of() { say "$GPU_MEM_RUN/nomad${1#0}.d"; }
 
+# Groups of all nodes share one bridge, and CNI deals out its addresses.
+bridge_settings() {
+  cat <<END
+  cni_path              = "/usr/lib/cni"
+  bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
+  bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+END
+}
+
 write_client_config() {
   cat >"$(dir_of "$1")/agent.hcl" <<END
 name                 = "node-$1"
@@ -34,6 +43,7 @@ client {
   enabled           = true
   servers           = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
   network_interface = "lo"
+$(bridge_settings)
 }
 consul {
   address          = "127.0.0.1:$GPU_MEM_CONSUL_PORT"
@@ -67,12 +77,10 @@ server {
   raft_multiplier  = 1
 }
 client {
-  enabled               = true
-  servers               = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
-  network_interface     = "lo"
-  cni_path              = "/usr/lib/cni"
-  bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
-  bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+  enabled           = true
+  servers           = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
+  network_interface = "lo"
+$(bridge_settings)
   meta {
     "connect.sidecar_image" = "gpu-mem/pause:1" # there is no Envoy here
   }

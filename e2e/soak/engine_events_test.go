@@ -18,6 +18,7 @@ import (
 const (
 	labelAttempt = "nomad-gpu-mem.task_id"
 	labelGPUs    = "nomad-gpu-mem.gpus"
+	labelSandbox = "nomad-gpu-mem.sandbox" // of pause containers
 )
 
 // follow reports what an engine's containers do, in order, until ctx ends. After a pause

@@ -248,7 +248,8 @@ func (c *cluster) listLinks(ctx context.Context, found model.Remains) error {
 			return fmt.Errorf("iptables: %w", err)
 		}
 		for line := range strings.Lines(string(rules)) {
-			if strings.Contains(line, fmt.Sprintf("10.214.%d.", slot)) {
+			// The rule for the bridge as a whole stays for as long as the bridge does.
+			if strings.Contains(line, fmt.Sprintf("10.214.%d.", slot)) && !strings.Contains(line, ".0/24") {
 				add(found, "firewall rule", "%s", strings.TrimSpace(line))
 			}
 		}

@@ -41,7 +41,8 @@ type Report struct {
 	Operations map[string]Tally `json:"operations"`
 	Faults     map[string]Tally `json:"faults"`
 	Hostile    map[string]Tally `json:"hostile"`
-	Containers int              `json:"containers"` // with a slice, that ran
+	Containers int              `json:"containers"` // of tasks, that ran
+	Sandboxes  int              `json:"sandboxes"`  // pause containers that were left for the driver's hourly clean-up
 	Looks      int              `json:"looks"`
 	Blind      int              `json:"blind"` // looks at which the table did not answer
 	Notes      []string         `json:"notes,omitempty"`
@@ -124,7 +125,8 @@ func (r Report) verdict(table io.Writer) {
 	}
 	fmt.Fprintf(table, "leaks\t%d\t\n", len(r.Leaks))
 	fmt.Fprintf(table, "looks, of them blind\t%d, %d\t\n", r.Looks, r.Blind)
-	fmt.Fprintf(table, "containers with a slice\t%d\t\n", r.Containers)
+	fmt.Fprintf(table, "containers of tasks\t%d\t\n", r.Containers)
+	fmt.Fprintf(table, "pause containers left for an hour\t%d\t\n", r.Sandboxes)
 }
 
 func short(d time.Duration) string {
