@@ -78,6 +78,7 @@ func (f form) job(name string, r model.Request, revision int) *api.Job {
 		Attempts: ptr(3), Interval: ptr(time.Minute), Delay: ptr(time.Second), Mode: ptr("fail"),
 	}
 	group.ReschedulePolicy = &api.ReschedulePolicy{
+		Attempts: ptr(0), Interval: ptr(time.Duration(0)), // Nomad's own for batch jobs contradict "unlimited"
 		Delay: ptr(5 * time.Second), DelayFunction: ptr("constant"), Unlimited: ptr(true),
 	}
 	group.EphemeralDisk = &api.EphemeralDisk{SizeMB: ptr(20)}

@@ -230,8 +230,15 @@ func (c *cluster) listLinks(ctx context.Context, found model.Remains) error {
 		fmt.Sprintf("/var/lib/cni/networks/nomad/10.214.%d.*", slot): "group's address",
 		filepath.Join(c.base, "*", "docker-exec", "netns", "*"):      "network namespace",
 	}
+	bridges := []string{fmt.Sprintf("gpunomad%d", slot)}
 	for _, m := range c.machines {
-		patterns["/sys/class/net/"+bridgeOf(m.slot)+"/brif/*"] = "network link"
+		bridges = append(bridges, bridgeOf(m.slot))
+	}
+	for _, bridge := range bridges { // /sys may show another network namespace
+		links, _ := exec.CommandContext(ctx, "ip", "-o", "link", "show", "master", bridge).Output() // it may not be there yet
+		for line := range strings.Lines(string(links)) {
+			add(found, "network link", "%s: %s", bridge, strings.Fields(line)[1])
+		}
 	}
 	for pattern, kind := range patterns {
 		paths, err := filepath.Glob(pattern)
