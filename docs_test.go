@@ -78,10 +78,11 @@ func exampleTable(t *testing.T) allocator.Store {
 	worker := model
 	worker.Job, worker.Group, worker.Task, worker.Alloc = "embed", "batch", "worker", "77aa66bb-0d1e-4f2a-8b3c-4d5e6f708192"
 	first, second := model.Alloc+"/model/7aa3c0de", worker.Alloc+"/worker/1f2e3d4c"
+	const engine = "3f0c7d52-1e0b-4c4f-9f0e-6a1b2c3d4e5f"
 	booking := allocator.Booking{GPU: gpu, UnitMiB: 1024, Of: 21, Units: allocator.NewUnitSet(0, 1, 2, 3)}
-	must.NoError(t, table.Claim(t.Context(), model, first, []allocator.Booking{booking}))
+	must.NoError(t, table.Claim(t.Context(), model, allocator.Attempt{ID: first, Begun: now.Add(-2 * time.Second), Engine: engine}, []allocator.Booking{booking}))
 	booking.Units = allocator.NewUnitSet(4, 5, 6, 7, 8, 9)
-	must.NoError(t, table.Claim(t.Context(), worker, second, []allocator.Booking{booking}))
+	must.NoError(t, table.Claim(t.Context(), worker, allocator.Attempt{ID: second, Begun: now.Add(-time.Second), Engine: engine}, []allocator.Booking{booking}))
 	container := "9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0"
 	must.NoError(t, table.Running(t.Context(), model, first, container, []allocator.GPUID{gpu}))
 	return store

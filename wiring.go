@@ -38,16 +38,29 @@ func openDeviceTable(c tableconfig.Config) (device.Table, error) {
 	return table, nil
 }
 
-// serveDriver serves the task driver until Nomad ends it. Containers outlive it.
+// serveDriver serves the task driver until Nomad ends it, or another process of it takes
+// over. Containers outlive it.
 func serveDriver(options driverOptions) {
+	outliveAgent()
 	var plugin *driver.Plugin
 	plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
 		plugin = driver.New(ctx, logger, options.name,
 			func(c docker.Config) (driver.Engine, error) { return docker.New(c) },
 			func(c tableconfig.Config) (driver.Table, error) { return openTable(c) })
+		go endSuperseded(ctx, plugin)
 		return plugin
 	})
 	plugin.Shutdown()
+}
+
+// endSuperseded ends the process if the plugin has to make room for another one.
+func endSuperseded(ctx context.Context, plugin *driver.Plugin) {
+	select {
+	case <-plugin.Superseded():
+		plugin.Shutdown()
+		os.Exit(0)
+	case <-ctx.Done():
+	}
 }
 
 func commands() cli.App {

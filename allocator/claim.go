@@ -9,6 +9,9 @@ import (
 // Owner is the task that holds a slice. The owner of a reservation is the task
 // it is made for, and that of units outside Nomad a person; in place of an
 // allocation's they have an ID of their own.
+//
+// In a claim all but Alloc, Node and Task may be shortened, see shorten: compare
+// them by IsOf and IsOn.
 type Owner struct {
 	Namespace string `json:"namespace"`
 	Job       string `json:"job"`
@@ -23,9 +26,17 @@ type Owner struct {
 // cluster and a task's name in its allocation; the rest is for people.
 func (o Owner) Is(other Owner) bool { return o.Alloc == other.Alloc && o.Task == other.Task }
 
-// isFor reports whether a reservation was made for the task.
+// IsOf reports whether the owner that a claim records is one of the job's.
+func (o Owner) IsOf(namespace, job string) bool {
+	return isNamed(o.Namespace, namespace) && isNamed(o.Job, job)
+}
+
+// IsOn reports whether the owner that a claim records is on the node of that name.
+func (o Owner) IsOn(node string) bool { return isNamed(o.NodeName, node) }
+
+// isFor reports whether a reservation, as it is recorded, was made for the task.
 func (o Owner) isFor(task Owner) bool {
-	return o.Namespace == task.Namespace && o.Job == task.Job && o.Group == task.Group && o.Task == task.Task
+	return o.IsOf(task.Namespace, task.Job) && isNamed(o.Group, task.Group) && o.Task == task.Task
 }
 
 // String names the owner for people: job, task and the start of the
@@ -70,6 +81,9 @@ const (
 // booking outranks every wish.
 func (s ClaimState) yields() bool { return s == Reserved || s == Requested }
 
+// isTasks reports whether the state is that of a task's claim.
+func (s ClaimState) isTasks() bool { return s == Claimed || s == Running }
+
 // OutsideNomad reports whether the claim is a person's and not a task's. Nomad
 // must not be offered its units.
 func (s ClaimState) OutsideNomad() bool { return s == Requested || s == Held }
@@ -81,7 +95,13 @@ type Claim struct {
 	// Attempt tells one start of a task from the next. A claim is repeated
 	// and released by the attempt that made it, so a late release of an old
 	// attempt cannot free the units of a new one.
+	//
+	// Begun orders the attempts of a task, and Engine is the Docker engine that
+	// has the container. Both are missing in claims of older versions, and in
+	// those that are no task's.
 	Attempt string     `json:"attempt"`
+	Begun   time.Time  `json:"begun,omitzero"`
+	Engine  string     `json:"engine,omitempty"`
 	State   ClaimState `json:"state"`
 
 	Container   string    `json:"container,omitempty"` // container ID, once it runs

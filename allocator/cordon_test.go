@@ -13,7 +13,7 @@ func TestTable_Cordon_and_Uncordon(t *testing.T) {
 	table, store := newTable(t)
 	ctx := t.Context()
 	must.NoError(t, table.PutGPU(ctx, "GPU-1", gpuState()))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 
 	must.NoError(t, table.Cordon(ctx, "GPU-1", "fan is loud"))
 	version := versionOf(t, table)

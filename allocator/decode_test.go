@@ -46,7 +46,7 @@ func TestTable_odd_values(t *testing.T) {
 			must.NoError(t, store.Apply(ctx, []allocator.Write{{Key: key, Value: odd.Bytes}}))
 
 			both := []allocator.Booking{bookingOf("GPU-1", 4), bookingOf("GPU-2", 0)}
-			err := table.Claim(ctx, ownerOf("alloc-1"), "start-1", both)
+			err := table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, both)
 			snapshot, snapshotErr := table.Snapshot(ctx)
 			must.NoError(t, snapshotErr)
 			if odd.Good {
@@ -63,7 +63,7 @@ func TestTable_odd_values(t *testing.T) {
 			must.Nil(t, snapshot.GPUs[0].Ledger)
 			must.SliceEmpty(t, snapshot.GPUs[0].Claims())
 
-			must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", both[1:]))
+			must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, both[1:]))
 			entry, err := store.Get(ctx, key)
 			must.NoError(t, err)
 			must.Eq(t, odd.Bytes, entry.Value)
@@ -111,6 +111,7 @@ func FuzzDecodeLedger(f *testing.F) {
 	}
 	f.Add([]byte(`{"version":1,"unit_mib":1,"units":"a","ſtate":1,"UNITS":"b","claims":{"a":{"alloc":"1","task":"t","claimed_at":"2026-01-01T00:00:00+14:00","State":{},"ſtate":"x"}}}`))
 	f.Add([]byte("{\"version\":1,\"\xff\":1,\"units\":\"\u2028<\",\"unit_mib\":1,\"claims\":{\"<\":{\"alloc\":\"1\",\"task\":\"t\"},\"\u2028\":{\"alloc\":\"\xff\",\"task\":\"t\"}}}"))
+	f.Add([]byte(`{"version":1,"unit_mib":1,"units":"a","claims":{"a":{"alloc":"1","task":"t","begun":"2026-01-01T00:00:00.000000001+14:00","Begun":1,"engine":"<"}}}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if value == nil {
 			value = []byte{}

@@ -11,6 +11,11 @@ var (
 	// task in the same plan that stops it. See HeldError for who holds them.
 	ErrHeld = errors.New("units are held by another task")
 
+	// ErrSuperseded is returned by a claim when a newer attempt of the same task
+	// has the claim. The caller's attempt is over: it must not run a container,
+	// and trying again does not help.
+	ErrSuperseded = errors.New("superseded by a newer attempt of the task")
+
 	// ErrConflict is returned by Store.Apply when a key's version is not the
 	// expected one, and by the table when that happened too many times in a
 	// row. Nothing was written.

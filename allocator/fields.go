@@ -52,7 +52,7 @@ func unmarshalKeeping(data []byte, known any) (fields, error) {
 // marshalKeeping encodes the struct together with the members that
 // unmarshalKeeping returned.
 func marshalKeeping(known any, unknown fields) ([]byte, error) {
-	data, err := json.Marshal(known)
+	data, err := marshal(known)
 	if err != nil || len(unknown) == 0 {
 		return data, err
 	}
@@ -60,7 +60,19 @@ func marshalKeeping(known any, unknown fields) ([]byte, error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}
-	return json.Marshal(all)
+	return marshal(all)
+}
+
+// marshal encodes a value without the escapes that JSON needs inside of HTML only: they
+// make one byte of a name six.
+func marshal(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // fieldsOf remembers jsonFields: what is derived from a type never changes.

@@ -34,7 +34,7 @@ func TestTable_late_claim(t *testing.T) {
 		"new GPU": func(*testing.T, *allocator.Table) {},
 		"GPU in use": func(t *testing.T, table *allocator.Table) {
 			b := allocator.Booking{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Units: allocator.NewUnitSet(7)}
-			must.NoError(t, table.Claim(t.Context(), allocator.Owner{Alloc: "alloc-0", Task: "t"}, "a", []allocator.Booking{b}))
+			must.NoError(t, table.Claim(t.Context(), allocator.Owner{Alloc: "alloc-0", Task: "t"}, allocator.Attempt{ID: "a"}, []allocator.Booking{b}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestTable_late_claim(t *testing.T) {
 
 			owner := allocator.Owner{Alloc: "alloc-1", Task: "t"}
 			b := allocator.Booking{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Units: allocator.NewUnitSet(0, 1)}
-			must.ErrorIs(t, table.Claim(t.Context(), owner, "a", []allocator.Booking{b}), allocator.ErrUnavailable)
+			must.ErrorIs(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "a"}, []allocator.Booking{b}), allocator.ErrUnavailable)
 			must.NoError(t, table.Release(t.Context(), owner, "a", []allocator.GPUID{"GPU-1"}))
 			must.ErrorIs(t, memory.Apply(t.Context(), slow.kept), allocator.ErrConflict)
 			must.Eq(t, before, claimsIn(t, table))

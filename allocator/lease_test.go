@@ -19,7 +19,7 @@ func TestLease_lost(t *testing.T) {
 	store := storetest.Leasing{Memory: storetest.NewMemory()}
 	table := allocator.NewTable(store)
 	must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: "host-1"}))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.Eq(t, allocator.Alive, liveness(t, table))
 
 	must.NoError(t, store.Expire(ctx, "nodes/host-1/lease"))

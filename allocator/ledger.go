@@ -116,26 +116,44 @@ func (l *Ledger) Claims() []Claim {
 }
 
 // Claim takes the booked units for the owner and reports whether the ledger
-// changed. Repeating a claim with the same attempt changes nothing. A new
-// attempt takes over the claim of the owner's earlier one: Nomad starts a task
-// again only after its container is gone. Reservations make way, and the one
-// that was made for the task is used up; see makeWay. If anyone else holds one
-// of the units the ledger is unchanged and the error is a *HeldError.
-func (l *Ledger) Claim(owner Owner, attempt string, b Booking, now time.Time) (changed bool, err error) {
+// changed. Repeating a claim with the same attempt adds at most what is not
+// recorded of the attempt yet. A new attempt takes over the claim of the
+// owner's earlier one; the caller makes sure that the earlier container is gone.
+// An earlier attempt never takes over the claim of a newer one: the error
+// matches ErrSuperseded. Reservations make way, and the one that was made for
+// the task is used up; see makeWay. If anyone else holds one of the units the
+// error is a *HeldError. With an error the ledger is unchanged.
+func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (changed bool, err error) {
 	if err := owner.validate(); err != nil {
 		return false, err
 	}
 	if err := b.Validate(); err != nil {
 		return false, err
 	}
+	attempt = attempt.recorded()
 	mark, mine, found := l.find(owner)
-	if found && mine.Attempt == attempt && l.UnitMiB == b.UnitMiB && l.Units.unitsOf(mark).Equal(b.Units) {
-		return false, nil
+	switch {
+	case found && mine.Attempt != attempt.ID:
+		if err := attempt.refuseOlder(b.GPU, mine, now); err != nil {
+			return false, err
+		}
+	case found && l.UnitMiB == b.UnitMiB && l.Units.unitsOf(mark).Equal(b.Units):
+		if changed = attempt.completes(&mine); changed {
+			l.put(mark, mine)
+		}
+		return changed, nil
 	}
 	next := l.current(now)
 	if next.UnitMiB != b.UnitMiB && next.hasTasks() {
 		return false, fmt.Errorf("GPU %s is booked in units of %d MiB and has claims in units of %d MiB; "+
 			"let its tasks end before memory_unit is changed: %w", b.GPU, b.UnitMiB, l.UnitMiB, ErrUnitMismatch)
+	}
+	claim, err := Claim{
+		Owner: owner, Attempt: attempt.ID, Begun: attempt.Begun, Engine: attempt.Engine,
+		State: Claimed, ClaimedAt: now, unknown: mine.unknown,
+	}.fitted(b.GPU, len(b.Units), b.Of)
+	if err != nil {
+		return false, err
 	}
 	next.Units = next.Units.resized(b.Of)
 	if err := next.heldByOthers(owner, b); err != nil {
@@ -152,7 +170,7 @@ func (l *Ledger) Claim(owner Owner, attempt string, b Booking, now time.Time) (c
 	}
 	next.Units.mark(b.Units, mark)
 	next.UnitMiB = b.UnitMiB
-	next.put(mark, Claim{Owner: owner, Attempt: attempt, State: Claimed, ClaimedAt: now, unknown: mine.unknown})
+	next.put(mark, claim)
 	next.settle(displaced)
 	*l = *next
 	return true, nil

@@ -43,7 +43,7 @@ func emptyLedger(t *testing.T) *allocator.Ledger {
 
 func claim(t *testing.T, l *allocator.Ledger, alloc, attempt string, units ...int) {
 	t.Helper()
-	changed, err := l.Claim(ownerOf(alloc), attempt, bookingOf("GPU-1", units...), noon)
+	changed, err := l.Claim(ownerOf(alloc), allocator.Attempt{ID: attempt}, bookingOf("GPU-1", units...), noon)
 	must.NoError(t, err)
 	must.True(t, changed)
 }
@@ -86,7 +86,7 @@ func TestLedger_repetition_changes_nothing(t *testing.T) {
 	claim(t, l, "alloc-1", "start-1", 0, 1)
 	repeat := func() {
 		t.Helper()
-		changed, err := l.Claim(owner, "start-1", bookingOf("GPU-1", 0, 1), noon.Add(time.Hour))
+		changed, err := l.Claim(owner, allocator.Attempt{ID: "start-1"}, bookingOf("GPU-1", 0, 1), noon.Add(time.Hour))
 		must.NoError(t, err)
 		must.False(t, changed)
 	}
@@ -132,7 +132,7 @@ func TestLedger_units_of_others(t *testing.T) {
 	before, err := l.Encode()
 	must.NoError(t, err)
 
-	_, err = l.Claim(ownerOf("alloc-3"), "start-1", bookingOf("GPU-1", 1, 2, 3, 4), noon)
+	_, err = l.Claim(ownerOf("alloc-3"), allocator.Attempt{ID: "start-1"}, bookingOf("GPU-1", 1, 2, 3, 4), noon)
 	must.ErrorIs(t, err, allocator.ErrHeld)
 	held, ok := errors.AsType[*allocator.HeldError](err)
 	must.True(t, ok)
@@ -152,12 +152,12 @@ func TestLedger_unit_size(t *testing.T) {
 	claim(t, l, "alloc-1", "start-1", 0)
 	other := bookingOf("GPU-1", 5)
 	other.UnitMiB = 512
-	_, err := l.Claim(ownerOf("alloc-2"), "start-1", other, noon)
+	_, err := l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, other, noon)
 	must.ErrorIs(t, err, allocator.ErrUnitMismatch)
 	must.ErrorContains(t, err, "512 MiB")
 
 	must.True(t, l.Release(ownerOf("alloc-1"), "start-1"))
-	_, err = l.Claim(ownerOf("alloc-2"), "start-1", other, noon) // nothing stands against it now
+	_, err = l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, other, noon) // nothing stands against it now
 	must.NoError(t, err)
 }
 
@@ -169,7 +169,7 @@ func TestLedger_fewer_units(t *testing.T) {
 	claim(t, l, "alloc-1", "start-1", 7)
 	smaller := bookingOf("GPU-1", 0)
 	smaller.Of = 4
-	_, err := l.Claim(ownerOf("alloc-2"), "start-1", smaller, noon)
+	_, err := l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, smaller, noon)
 	must.NoError(t, err)
 	claims := decoded(t, l).Claims()
 	must.Len(t, 2, claims)
@@ -179,9 +179,9 @@ func TestLedger_fewer_units(t *testing.T) {
 func TestLedger_refuses(t *testing.T) {
 	t.Parallel()
 	l := emptyLedger(t)
-	_, err := l.Claim(allocator.Owner{Job: "job"}, "start-1", bookingOf("GPU-1", 0), noon)
+	_, err := l.Claim(allocator.Owner{Job: "job"}, allocator.Attempt{ID: "start-1"}, bookingOf("GPU-1", 0), noon)
 	must.ErrorIs(t, err, allocator.ErrInvalid)
-	_, err = l.Claim(ownerOf("alloc-1"), "start-1", bookingOf("GPU-1", 8), noon)
+	_, err = l.Claim(ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, bookingOf("GPU-1", 8), noon)
 	must.ErrorIs(t, err, allocator.ErrInvalid)
 	_, err = l.Run(ownerOf("alloc-1"), "start-1", "container", noon)
 	must.ErrorIs(t, err, allocator.ErrInvalid)
@@ -196,7 +196,7 @@ func TestLedger_as_many_claims_as_units(t *testing.T) {
 	for unit := range units {
 		one := bookingOf("GPU-1", unit)
 		one.Of = units
-		_, err := l.Claim(ownerOf(string(rune('A'+unit))), "start-1", one, noon)
+		_, err := l.Claim(ownerOf(string(rune('A'+unit))), allocator.Attempt{ID: "start-1"}, one, noon)
 		must.NoError(t, err)
 	}
 	must.Len(t, units, decoded(t, l).Claims())

@@ -65,7 +65,7 @@ func TestTable_Node_and_State(t *testing.T) {
 func TestTable_PutGPU_leaves_the_claims(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
-	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
 	must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table))
 }

@@ -17,7 +17,7 @@ func TestPurgeKey(t *testing.T) {
 	must.NoError(t, table.PurgeKey(ctx, key))
 	must.NoError(t, store.Apply(ctx, []allocator.Write{{Key: key, Value: []byte("4 GiB")}}))
 	must.NoError(t, table.PurgeKey(ctx, key))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.ErrorIs(t, table.PurgeKey(ctx, key), allocator.ErrConflict)
 	must.Len(t, 1, claimsIn(t, table))
 }
@@ -29,7 +29,7 @@ func TestPurgeNode(t *testing.T) {
 	for gpu, node := range map[allocator.GPUID]string{"GPU-1": "gone", "GPU-2": "there"} {
 		must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: node}))
 		must.NoError(t, table.PutGPU(ctx, gpu, allocator.GPUState{Node: node, UnitMiB: 1024, Units: 8}))
-		must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf(gpu, 0)}))
+		must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf(gpu, 0)}))
 		must.NoError(t, table.Cordon(ctx, gpu, "for a test"))
 	}
 	must.ErrorIs(t, table.PurgeNode(ctx, "gone", noon.Add(-time.Minute)), allocator.ErrConflict) // seen later

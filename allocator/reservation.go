@@ -42,7 +42,7 @@ func (r Room) validate() error {
 // its making and its end by the reader's clock, give or take ClockSkew, so that
 // no clock of others can make it last.
 func (c Claim) Expired(now time.Time) bool {
-	if c.State == Claimed || c.State == Running {
+	if c.State.isTasks() {
 		return false
 	}
 	over := !c.ExpiresAt.IsZero() && now.After(c.ExpiresAt.Add(ClockSkew))
@@ -86,6 +86,10 @@ func (l *Ledger) promise(claim Claim, room Room, now time.Time) (changed bool, e
 	if len(units) < room.Count {
 		return false, fmt.Errorf("GPU %s has %d free units of %d MiB, %d are wanted: %w",
 			room.GPU, len(units), room.UnitMiB, room.Count, ErrNoRoom)
+	}
+	claim, err = claim.fitted(room.GPU, room.Count, room.Of)
+	if err != nil {
+		return false, err
 	}
 	mark := next.unusedMark()
 	next.Units.mark(units, mark)

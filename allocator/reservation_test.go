@@ -69,16 +69,16 @@ func TestReservation_becomes_its_tasks_claim(t *testing.T) {
 	}
 	other := ownerOf("alloc-1")
 	other.Job = "other"
-	must.NoError(t, table.Claim(ctx, other, "start-1", []allocator.Booking{quarters("GPU-1", 0)}))
+	must.NoError(t, table.Claim(ctx, other, allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0)}))
 	must.Eq(t, []string{"alloc-1: 0 of GPU-1", "plan-2: 2 of GPU-1", "plan-1: 3 of GPU-1"}, claimsIn(t, table))
 
 	for range 2 { // the second call is the same claim
-		must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", []allocator.Booking{quarters("GPU-1", 1)}))
+		must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 1)}))
 		must.Len(t, 3, claimsIn(t, table))
 	}
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), "start-2", []allocator.Booking{quarters("GPU-1", 1)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-2"}, []allocator.Booking{quarters("GPU-1", 1)}))
 	must.Len(t, 3, claimsIn(t, table)) // a restart needs no second reservation
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-3"), "start-1", []allocator.Booking{quarters("GPU-1", 3)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-3"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 3)}))
 	must.Eq(t, []string{"alloc-1: 0 of GPU-1", "alloc-2: 1 of GPU-1", "alloc-3: 3 of GPU-1"}, claimsIn(t, table))
 }
 
@@ -88,9 +88,9 @@ func TestReservation_makes_way(t *testing.T) {
 	table, _ := newTable(t)
 	ctx := t.Context()
 	must.NoError(t, table.Reserve(ctx, planned("later", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 2)}))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 2)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 2)}))
 	must.Eq(t, []string{"plan-1: 1,3 of GPU-1", "alloc-1: 2 of GPU-1"}, claimsIn(t, table))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", []allocator.Booking{quarters("GPU-1", 0, 1)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0, 1)}))
 	must.Eq(t, []string{"alloc-2: 0-1 of GPU-1", "alloc-1: 2 of GPU-1"}, claimsIn(t, table))
 }
 
@@ -101,7 +101,7 @@ func TestReservation_of_another_unit_size(t *testing.T) {
 	ctx := t.Context()
 	fine := allocator.Room{GPU: "GPU-1", UnitMiB: 512, Of: 8, Count: 5}
 	must.NoError(t, table.Reserve(ctx, planned("later", "plan-1"), time.Minute, []allocator.Room{fine}))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 2)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 2)}))
 	must.Eq(t, []string{"alloc-1: 2 of GPU-1"}, claimsIn(t, table))
 	err := table.Reserve(ctx, planned("b", "plan-2"), time.Minute, []allocator.Room{fine})
 	must.ErrorIs(t, err, allocator.ErrUnitMismatch)
@@ -161,14 +161,14 @@ func TestRequest_and_hold(t *testing.T) {
 	table, _ := newTable(t)
 	ctx := t.Context()
 	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 2)))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 3)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 3)}))
 	must.Eq(t, []string{"hold-1: 1-2 of GPU-1", "alloc-1: 3 of GPU-1"}, claimsIn(t, table))
 
 	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0))
 	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0))
-	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", []allocator.Booking{quarters("GPU-1", 2)}), allocator.ErrHeld)
+	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 2)}), allocator.ErrHeld)
 	must.NoError(t, table.Release(ctx, person("hold-1"), "hold-1", []allocator.GPUID{"GPU-1"}))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", []allocator.Booking{quarters("GPU-1", 2)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 2)}))
 }
 
 func TestRequest_that_was_overtaken(t *testing.T) {
@@ -176,7 +176,7 @@ func TestRequest_that_was_overtaken(t *testing.T) {
 	table, _ := newTable(t)
 	ctx := t.Context()
 	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 4)))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0)}))
 	must.ErrorIs(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0), allocator.ErrInvalid)
 	must.ErrorIs(t, table.Hold(ctx, ownerOf("alloc-1"), "GPU-1", 0), allocator.ErrInvalid)
 	must.ErrorIs(t, table.Running(ctx, person("hold-1"), "hold-1", "c", []allocator.GPUID{"GPU-1"}), allocator.ErrInvalid)
@@ -204,9 +204,9 @@ func TestHold_expires(t *testing.T) {
 	now.Time = noon.Add(time.Hour) // the wait is not part of the two hours
 	must.NoError(t, table.Hold(t.Context(), person("hold-1"), "GPU-1", 2*time.Hour))
 	now.Time = noon.Add(2*time.Hour + allocator.ClockSkew + time.Second)
-	must.ErrorIs(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}), allocator.ErrHeld)
+	must.ErrorIs(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0)}), allocator.ErrHeld)
 	now.Time = noon.Add(3*time.Hour + allocator.ClockSkew + time.Second)
-	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0)}))
+	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0)}))
 	must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table))
 }
 
@@ -216,7 +216,7 @@ func TestSnapshot_decodes_what_changed(t *testing.T) {
 	t.Parallel()
 	table, store := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{quarters("GPU-1", 0), quarters("GPU-2", 0)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0), quarters("GPU-2", 0)}))
 	first, err := table.Snapshot(ctx)
 	must.NoError(t, err)
 	must.NoError(t, table.Release(ctx, ownerOf("alloc-1"), "start-1", []allocator.GPUID{"GPU-2"}))

@@ -1,20 +1,11 @@
 package allocator
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
-)
-
-const (
-	// maxRounds bounds how often a change is decided again after a conflict.
-	// Each conflict means that somebody else got through, so it is far above
-	// the number of tasks that start on one GPU at once.
-	maxRounds = 200
 )
 
 // Table is the allocation table: all claims and GPU states of a cluster, kept
@@ -48,27 +39,48 @@ func (t *Table) Close() error { return t.store.Close() }
 
 // Claim takes the booked units of all the GPUs for the owner, or nothing. It is
 // idempotent by owner and attempt. If another task holds a unit the error is a
-// *HeldError; see also ErrUnitMismatch, ErrUnreadable and the store's errors.
-func (t *Table) Claim(ctx context.Context, owner Owner, attempt string, bookings []Booking) error {
+// *HeldError, and if a newer attempt of the same task has a claim it matches
+// ErrSuperseded; see also ErrUnitMismatch, ErrUnreadable and the store's errors.
+func (t *Table) Claim(ctx context.Context, owner Owner, attempt Attempt, bookings []Booking) error {
 	now := t.now()
-	byGPU := make(map[GPUID]Booking, len(bookings))
-	gpus := make([]GPUID, 0, len(bookings))
-	for _, b := range bookings {
-		if _, twice := byGPU[b.GPU]; twice {
-			return fmt.Errorf("two bookings of GPU %s in one claim: %w", b.GPU, ErrInvalid)
-		}
-		byGPU[b.GPU] = b
-		gpus = append(gpus, b.GPU)
+	byGPU, gpus, err := bookingsByGPU(bookings)
+	if err != nil {
+		return err
 	}
 	return t.change(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
 		return l.Claim(owner, attempt, byGPU[gpu], now)
 	})
 }
 
-// Running records the container of the owner's claims on these GPUs.
+// Assert writes the claims of a task that runs, and its container into them, as they
+// should be: after the table was wiped or restored from an old copy they are missing.
+// It does so for each GPU by itself, since the task runs on all of them anyway; the
+// errors are joined, and are otherwise those of Claim.
+func (t *Table) Assert(ctx context.Context, owner Owner, attempt Attempt, container string, bookings []Booking) error {
+	now := t.now()
+	byGPU, gpus, err := bookingsByGPU(bookings)
+	if err != nil {
+		return err
+	}
+	return t.changeEach(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
+		next := l.clone() // all of it or nothing
+		claimed, err := next.Claim(owner, attempt, byGPU[gpu], now)
+		if err != nil {
+			return false, err
+		}
+		ran, err := next.Run(owner, attempt.ID, container, now)
+		if err != nil {
+			return false, fmt.Errorf("GPU %s: %w", gpu, err)
+		}
+		*l = *next
+		return claimed || ran, nil
+	})
+}
+
+// Running records the container of the owner's claims on these GPUs, on each by itself.
 func (t *Table) Running(ctx context.Context, owner Owner, attempt, container string, gpus []GPUID) error {
 	now := t.now()
-	return t.change(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
+	return t.changeEach(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
 		changed, err := l.Run(owner, attempt, container, now)
 		if err != nil {
 			return false, fmt.Errorf("GPU %s: %w", gpu, err)
@@ -80,19 +92,20 @@ func (t *Table) Running(ctx context.Context, owner Owner, attempt, container str
 // Stuck records that the container of the owner's claims on these GPUs cannot be
 // ended, which is mostly the fault of a GPU: the device plugin offers them no
 // more until the claims are released. It is idempotent; a claim of another
-// attempt, or none, is no error.
+// attempt, or none, is no error. What fails on one GPU is recorded on the others.
 func (t *Table) Stuck(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
 	now := t.now()
-	return t.change(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
+	return t.changeEach(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
 		return l.Stuck(owner, attempt, now), nil
 	})
 }
 
 // Release gives back the owner's units on these GPUs. It is idempotent; claims
-// of another attempt stay. Once it has returned, no claim of this attempt that
+// of another attempt stay. It releases each GPU by itself, so that one whose ledger
+// cannot be read does not keep the others. Once it has returned nil, no claim of this attempt that
 // was sent before it can still come true, even if its answer was lost.
 func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
-	return t.change(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
+	return t.changeEach(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
 		l.Release(owner, attempt)
 		return true, nil
 	})
@@ -139,6 +152,18 @@ func (t *Table) Hold(ctx context.Context, owner Owner, gpu GPUID, ttl time.Durat
 	})
 }
 
+func bookingsByGPU(bookings []Booking) (byGPU map[GPUID]Booking, gpus []GPUID, err error) {
+	byGPU = make(map[GPUID]Booking, len(bookings))
+	for _, b := range bookings {
+		if _, twice := byGPU[b.GPU]; twice {
+			return nil, nil, fmt.Errorf("two bookings of GPU %s in one claim: %w", b.GPU, ErrInvalid)
+		}
+		byGPU[b.GPU] = b
+		gpus = append(gpus, b.GPU)
+	}
+	return byGPU, gpus, nil
+}
+
 func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, life time.Duration, rooms []Room) error {
 	now := t.now()
 	claim := Claim{Owner: owner, Attempt: owner.Alloc, State: state, ClaimedAt: now, ExpiresAt: now.Add(life)}
@@ -153,147 +178,4 @@ func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, life
 	return t.change(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
 		return l.promise(claim, byGPU[gpu], now)
 	})
-}
-
-// change decides on the ledgers of some GPUs and writes those that changed, all
-// or none. On a conflict it reads and decides again. What it decides holds for
-// all the GPUs at one moment: those that stay as they are must still be so when
-// the others are written.
-func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
-	gpus = slices.Compact(slices.Sorted(slices.Values(gpus))) // a key may be written once at a time
-	if len(gpus) == 1 {
-		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*order) []error {
-			return t.changeOne(ctx, gpus[0], batch)
-		})
-	}
-	pause := newPacer()
-	for range maxRounds {
-		read, writes, err := t.decideAll(ctx, gpus, decide)
-		if err != nil {
-			return err
-		}
-		if changesNothing(read, writes) {
-			err = t.stillSo(ctx, read)
-		} else {
-			err = t.store.Apply(ctx, writes)
-		}
-		if !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("claims of GPUs %v: gave up after %d rounds: %w", gpus, maxRounds, ErrConflict)
-}
-
-// changeOne makes several callers' changes to one GPU in one write, one after
-// the other. Each is decided on the ledger that those before it have left, and
-// has its own outcome.
-func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []error {
-	outcomes := make([]error, len(batch))
-	fail := func(err error) []error {
-		for i := range outcomes {
-			outcomes[i] = err
-		}
-		return outcomes
-	}
-	pause := newPacer()
-	for range maxRounds {
-		write, changed, err := t.decideOne(ctx, gpu, batch, outcomes)
-		if err == nil && changed {
-			err = t.store.Apply(ctx, []Write{write})
-		}
-		switch {
-		case err == nil:
-			return outcomes
-		case !errors.Is(err, ErrConflict):
-			return fail(err)
-		}
-		if err := pause.wait(ctx); err != nil {
-			return fail(err)
-		}
-	}
-	return fail(fmt.Errorf("claims of GPU %s: gave up after %d rounds: %w", gpu, maxRounds, ErrConflict))
-}
-
-func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*order, outcomes []error) (write Write, changed bool, err error) {
-	key := ClaimsKey(gpu)
-	entry, err := t.store.Get(ctx, key)
-	if err != nil {
-		return write, false, err
-	}
-	ledger, err := DecodeLedger(entry.Value)
-	if err != nil {
-		return write, false, fmt.Errorf("key %s: %w", key, err)
-	}
-	for i, order := range batch {
-		var did bool
-		did, outcomes[i] = order.decide(gpu, ledger)
-		changed = changed || did
-	}
-	if !changed {
-		return write, false, nil
-	}
-	value, err := ledger.Encode()
-	if err != nil {
-		return write, false, fmt.Errorf("key %s: %w", key, err)
-	}
-	return Write{Key: key, Value: value, Version: entry.Version}, true, nil
-}
-
-// decideAll returns what it read, and a write for each of it: of the same value
-// where nothing is to change, which only checks the version.
-func (t *Table) decideAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) (read []Entry, writes []Write, err error) {
-	for _, gpu := range gpus {
-		key := ClaimsKey(gpu)
-		entry, err := t.store.Get(ctx, key)
-		if err != nil {
-			return nil, nil, err
-		}
-		ledger, err := DecodeLedger(entry.Value)
-		if err != nil {
-			return nil, nil, fmt.Errorf("key %s: %w", key, err)
-		}
-		changed, err := decide(gpu, ledger)
-		if err != nil {
-			return nil, nil, err
-		}
-		value := entry.Value
-		if changed {
-			if value, err = ledger.Encode(); err != nil {
-				return nil, nil, fmt.Errorf("key %s: %w", key, err)
-			}
-		}
-		read = append(read, entry)
-		writes = append(writes, Write{Key: key, Value: value, Version: entry.Version})
-	}
-	return read, writes, nil
-}
-
-func changesNothing(read []Entry, writes []Write) bool {
-	for i, entry := range read {
-		if !bytes.Equal(entry.Value, writes[i].Value) {
-			return false
-		}
-	}
-	return true
-}
-
-// stillSo returns ErrConflict if one of several entries changed while the
-// others were read.
-func (t *Table) stillSo(ctx context.Context, read []Entry) error {
-	if len(read) < 2 {
-		return nil
-	}
-	for _, entry := range read {
-		now, err := t.store.Get(ctx, entry.Key)
-		if err != nil {
-			return err
-		}
-		if now.Version != entry.Version {
-			return fmt.Errorf("key %s: %w", entry.Key, ErrConflict)
-		}
-	}
-	return nil
 }

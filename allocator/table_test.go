@@ -42,14 +42,14 @@ func TestTable_claims_all_or_none(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-2", 0)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-2", 0)}))
 
 	both := []allocator.Booking{bookingOf("GPU-1", 0, 1), bookingOf("GPU-2", 0, 1)}
-	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", both), allocator.ErrHeld)
+	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, both), allocator.ErrHeld)
 	must.Eq(t, []string{"alloc-1: 0 of GPU-2"}, claimsIn(t, table))
 
 	must.NoError(t, table.Release(ctx, ownerOf("alloc-1"), "start-1", []allocator.GPUID{"GPU-2"}))
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), "start-1", both))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, both))
 	must.Eq(t, []string{"alloc-2: 0-1 of GPU-1", "alloc-2: 0-1 of GPU-2"}, claimsIn(t, table))
 }
 
@@ -58,9 +58,9 @@ func TestTable_names_a_GPU_twice(t *testing.T) {
 	table, _ := newTable(t)
 	ctx := t.Context()
 	twice := []allocator.Booking{bookingOf("GPU-1", 0), bookingOf("GPU-1", 1)}
-	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", twice), allocator.ErrInvalid)
+	must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, twice), allocator.ErrInvalid)
 
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", twice[:1]))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, twice[:1]))
 	gpus := []allocator.GPUID{"GPU-1", "GPU-1"}
 	must.NoError(t, table.Running(ctx, ownerOf("alloc-1"), "start-1", "container-1", gpus))
 	must.NoError(t, table.Release(ctx, ownerOf("alloc-1"), "start-1", gpus))
@@ -73,7 +73,7 @@ func TestTable_decides_again_after_a_conflict(t *testing.T) {
 	for range 5 {
 		store.FailApply(allocator.ErrConflict, false)
 	}
-	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table))
 }
 
@@ -83,13 +83,13 @@ func TestTable_gives_up_after_many_conflicts(t *testing.T) {
 	for range 1000 {
 		store.FailApply(allocator.ErrConflict, false)
 	}
-	err := table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)})
+	err := table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)})
 	must.ErrorIs(t, err, allocator.ErrConflict)
 	must.ErrorContains(t, err, "GPU-1")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	err = table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)})
+	err = table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)})
 	must.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -100,7 +100,7 @@ func TestTable_repeats_after_a_lost_answer(t *testing.T) {
 	ctx, owner, gpus := t.Context(), ownerOf("alloc-1"), []allocator.GPUID{"GPU-1"}
 	for _, step := range []func() error{
 		func() error {
-			return table.Claim(ctx, owner, "start-1", []allocator.Booking{bookingOf("GPU-1", 0)})
+			return table.Claim(ctx, owner, allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)})
 		},
 		func() error { return table.Running(ctx, owner, "start-1", "container-1", gpus) },
 		func() error { return table.Release(ctx, owner, "start-1", gpus) },
@@ -127,7 +127,7 @@ func TestTable_outage(t *testing.T) {
 	ctx, gpus := t.Context(), []allocator.GPUID{"GPU-1"}
 	for _, outage := range []error{allocator.ErrUnavailable, allocator.ErrDenied} {
 		store.Fail(outage)
-		must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}), outage)
+		must.ErrorIs(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}), outage)
 		must.ErrorIs(t, table.Running(ctx, ownerOf("alloc-1"), "start-1", "container-1", gpus), outage)
 		must.ErrorIs(t, table.Release(ctx, ownerOf("alloc-1"), "start-1", gpus), outage)
 		must.ErrorIs(t, table.PutNode(ctx, allocator.NodeState{Name: "host-1"}), outage)
@@ -149,7 +149,7 @@ func TestTable_snapshot(t *testing.T) {
 	} {
 		must.NoError(t, table.PutGPU(ctx, gpu, state))
 	}
-	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-b", 0), bookingOf("GPU-z", 3)}))
+	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-b", 0), bookingOf("GPU-z", 3)}))
 	must.NoError(t, store.Apply(ctx, []allocator.Write{
 		{Key: "gpus/GPU-d/state", Value: []byte(`{"node":"host-3","units":"many"}`)},
 		{Key: "gpus/GPU-e/state", Value: []byte(`{}`)},
@@ -187,6 +187,6 @@ func TestTable_watch(t *testing.T) {
 		snapshot, _ := table.Watch(t.Context(), version)
 		seen <- snapshot
 	}()
-	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0)}))
+	must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.Len(t, 1, (<-seen).GPUs)
 }

@@ -26,7 +26,7 @@ func TestGPU_Unexplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			table, _ := newTable(t)
-			must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), "start-1", []allocator.Booking{bookingOf("GPU-1", 0, 1)}))
+			must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0, 1)}))
 			must.NoError(t, table.Reserve(t.Context(), ownerOf("plan-1"), time.Minute,
 				[]allocator.Room{{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: 2}}))
 			state := gpuState()

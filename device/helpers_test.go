@@ -21,9 +21,10 @@ import (
 // patience bounds what must happen soon; nothing waits that long if all is well.
 const patience = 40 * time.Second
 
-// quick is a configuration for tests.
+// quick is a configuration for tests. Polls are frequent and wait for the GPUs as long as a
+// test does: on a busy machine a GPU that is well must not seem to hang.
 func quick() Config {
-	return Config{MemoryUnit: "1GiB", PollInterval: "20ms", PollTimeout: "300ms", Probation: "10ms"}
+	return Config{MemoryUnit: "1GiB", PollInterval: "20ms", PollTimeout: patience.String(), Probation: "10ms"}
 }
 
 // harness is a plugin behind gRPC, as Nomad has it, with a table in memory.

@@ -144,17 +144,13 @@ func (i *inventory) add(found nvml.GPU, before inventory, r reading, set setting
 		// Decided once: what it is selected by, its index, may be another's soon.
 		i.passed = append(slices.Clone(i.passed), found.UUID)
 	case found.Err != nil && isKnown:
-		known = known.failing(found.Err.Error())
-		if xid, failed := firstCritical(i.xids, known.GPU); failed {
-			known.record = known.record.failed(xid.String(), reported)
-		}
-		i.offered = append(i.offered, known)
+		i.offered = append(i.offered, known.failing(found.Err.Error()).blamed(i.xids))
 	case found.Err != nil:
 		i.refuse(found, "GPU cannot be read: "+found.Err.Error(), set)
 	case found.MIGEnabled:
 		i.refuse(found, "MIG is enabled: only instances can be used", set)
 	case found.Memory == nil && isKnown:
-		i.offered = append(i.offered, known.failing("NVML no longer tells the memory size"))
+		i.offered = append(i.offered, known.failing("NVML no longer tells the memory size").blamed(i.xids))
 	case found.Memory == nil:
 		i.refuse(found, "NVML tells no memory size; the GPU may share the host's memory: set memory_size to offer some of it", set)
 	default:
@@ -184,7 +180,7 @@ func (i *inventory) keepMissing(before inventory, r reading) {
 			known.units = 0
 			i.refused = append(i.refused, known.unusable("MIG instance no longer exists"))
 		default:
-			i.offered = append(i.offered, known.failing("NVML no longer reports this GPU"))
+			i.offered = append(i.offered, known.failing("NVML no longer reports this GPU").blamed(i.xids))
 		}
 	}
 	for _, known := range before.refused {
@@ -215,6 +211,15 @@ func (g gpu) unusable(reason string) gpu {
 func (g gpu) failing(reason string) gpu {
 	g.record = g.record.failed(reason, unreadable)
 	return g.unusable(reason)
+}
+
+// blamed counts a critical Xid that came with this reading, whatever else the reading
+// says of the GPU: NVML reports each Xid once.
+func (g gpu) blamed(xids []noted) gpu {
+	if xid, failed := firstCritical(xids, g.GPU); failed {
+		g.record = g.record.failed(xid.String(), reported)
+	}
+	return g
 }
 
 // takenAway reports whether someone ended a MIG instance, as opposed to its

@@ -54,7 +54,7 @@ func (h *harness) claim(gpu string, of int, container string, units ...int) {
 	h.t.Helper()
 	table, owner := allocator.NewTable(h.store), ownerOf(container)
 	booking := allocator.Booking{GPU: allocator.GPUID(gpu), UnitMiB: 1024, Of: of, Units: allocator.NewUnitSet(units...)}
-	must.NoError(h.t, table.Claim(h.ctx, owner, "first", []allocator.Booking{booking}))
+	must.NoError(h.t, table.Claim(h.ctx, owner, allocator.Attempt{ID: "first"}, []allocator.Booking{booking}))
 	must.NoError(h.t, table.Running(h.ctx, owner, "first", container, []allocator.GPUID{booking.GPU}))
 }
 

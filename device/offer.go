@@ -32,7 +32,7 @@ func (i *inventory) offer(found nvml.GPU, known gpu, isKnown bool, r reading, se
 	held.spoilt = inTable.spoilt
 	sellable := int(min(g.sellableMiB()/set.unitMiB, maxNodeUnits+1))
 	if held.inOtherUnits(set.unitMiB) {
-		i.offered = append(i.offered, g.keptAsItIs(held, r, set))
+		i.offered = append(i.offered, g.keptAsItIs(held, r, set).blamed(i.xids))
 		return
 	}
 	listed := max(sellable, held.lastUnit()+1)

@@ -41,7 +41,7 @@ func bookingOf(units ...int) allocator.Booking {
 // claim makes the container hold the units.
 func (s *scene) claim(container string, units ...int) *scene {
 	owner, ctx := ownerOf(container), s.t.Context()
-	must.NoError(s.t, s.table.Claim(ctx, owner, "first", []allocator.Booking{bookingOf(units...)}))
+	must.NoError(s.t, s.table.Claim(ctx, owner, allocator.Attempt{ID: "first"}, []allocator.Booking{bookingOf(units...)}))
 	must.NoError(s.t, s.table.Running(ctx, owner, "first", container, []allocator.GPUID{"GPU-1"}))
 	return s
 }

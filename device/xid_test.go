@@ -2,6 +2,7 @@ package device
 
 import (
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -29,6 +30,34 @@ func TestXidIsAboutAGPU(t *testing.T) {
 			}
 		}
 		must.Eq(t, tc.about, got, must.Sprint(name))
+	}
+}
+
+// An Xid counts whatever else the reading that brings it says of the GPU: the GPU is used
+// again only when it was well for as long as after any other Xid.
+func TestXidCountsWhateverElseIsReadOfItsGPU(t *testing.T) {
+	t.Parallel()
+	well := gpuOf("GPU-1", 8192, 0)
+	sizeless := well
+	sizeless.Memory = nil
+	kept := newScene(t).claim("c", 0).reading(2)
+	for name, tc := range map[string]struct {
+		config Config
+		with   reading
+	}{
+		"well":        {Config{}, reading{snapshot: &nvml.Snapshot{GPUs: []nvml.GPU{well}}}},
+		"lost":        {Config{}, reading{snapshot: &nvml.Snapshot{GPUs: []nvml.GPU{failing("GPU-1")}}}},
+		"missing":     {Config{}, reading{snapshot: &nvml.Snapshot{}}},
+		"no size":     {Config{}, reading{snapshot: &nvml.Snapshot{GPUs: []nvml.GPU{sizeless}}}},
+		"other units": {Config{MemoryUnit: "2GiB"}, kept},
+	} {
+		first := reading{at: time.Unix(1, 0), snapshot: &nvml.Snapshot{GPUs: []nvml.GPU{well}}}
+		tc.with.at = time.Unix(2, 0)
+		tc.with.snapshot.Xids = []nvml.Xid{{UUID: "GPU-1", Code: 79}}
+		after := first
+		after.at = time.Unix(3, 0)
+		i := story(t, tc.config, first, tc.with, after)
+		must.Eq(t, "Xid 79; on probation: it must be well for 30s", i.offered[0].health, must.Sprint(name))
 	}
 }
 

@@ -1,18 +1,97 @@
 package driver
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/url"
 	"os"
+	"path/filepath"
 
 	"nomad-gpu-mem/driver/docker"
 )
 
-// checkpoint keeps how far a container's output was copied in a file in the task's
-// directory. That directory is not mounted into the container, but parts of it are:
-// the file is reached through os.Root, which no link can lead astray.
+// checkpoints keep, over restarts of the plugin, how far the output of each attempt was
+// copied: one file each under <state_dir>/logs, which only root can reach. A task cannot
+// touch them, unlike anything in its allocation's directory. A file is removed with the
+// attempt's record in the journal.
+type checkpoints struct{ dir string }
+
+func openCheckpoints(stateDir string) checkpoints {
+	return checkpoints{filepath.Join(stateDir, "logs")}
+}
+
+// open returns where to continue: the beginning if nothing was saved of this container,
+// and also together with an error.
+func (c checkpoints) open(attempt, container string) (*checkpoint, docker.LogPosition, error) {
+	var begin docker.LogPosition
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return nil, begin, err
+	}
+	file, err := os.OpenFile(c.path(attempt), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, begin, err
+	}
+	opened := &checkpoint{file: file, container: container}
+	position, err := opened.read()
+	return opened, position, err
+}
+
+// remove forgets an attempt. One that has no checkpoint is fine.
+func (c checkpoints) remove(attempt string) error {
+	if err := os.Remove(c.path(attempt)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the log checkpoint of a finished task: %w", err)
+	}
+	return nil
+}
+
+// sweep removes what attempts have left that the journal no longer has. The journal is
+// listed after the files: an attempt is recorded before it has a checkpoint.
+func (c checkpoints) sweep(recorded func() (ids []string, err error)) error {
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ids, err := recorded()
+	if err != nil {
+		return nil // an unreadable record may be of any attempt; the sweep of the journal reports it
+	}
+	keep := map[string]bool{}
+	for _, id := range ids {
+		keep[filepath.Base(c.path(id))] = true
+	}
+	var failed []error
+	for _, entry := range entries {
+		if keep[entry.Name()] {
+			continue
+		}
+		if err := os.Remove(filepath.Join(c.dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// path escapes an attempt's ID, which has slashes. An ID that is too long for a file's
+// name, by that of its task, is replaced by its hash.
+func (c checkpoints) path(attempt string) string {
+	const longest = 200
+	name := url.PathEscape(attempt)
+	if len(name) > longest {
+		sum := sha256.Sum256([]byte(attempt))
+		name = hex.EncodeToString(sum[:])
+	}
+	return filepath.Join(c.dir, name+".json")
+}
+
+// checkpoint is an open file of checkpoints.
 //
 // It is written after each delivery into the pipes, in place and with one call: a
 // plugin that is killed repeats one delivery at most, of whole lines.
@@ -22,46 +101,37 @@ type checkpoint struct {
 }
 
 const (
-	checkpointFile = ".gpu-docker-logs.json"
-	checkpointSize = 512 // of the file: the record, and blanks
+	checkpointVersion = 1
+	checkpointSize    = 512 // of the file: the record, and blanks
 )
 
 // checkpointText is the file's content.
 type checkpointText struct {
+	Version   int                `json:"version"`
 	Container string             `json:"container"`
 	Position  docker.LogPosition `json:"position"`
 }
 
-// openCheckpoint returns where to go on: the beginning if nothing was saved of this
-// container, and also together with an error.
-func openCheckpoint(dir, container string) (*checkpoint, docker.LogPosition, error) {
-	var begin docker.LogPosition
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, begin, err
-	}
-	defer root.Close()
-	file, err := root.OpenFile(checkpointFile, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, begin, err
-	}
-	c := &checkpoint{file: file, container: container}
-	text, err := io.ReadAll(io.LimitReader(file, checkpointSize))
+func (c *checkpoint) read() (position docker.LogPosition, err error) {
+	text, err := io.ReadAll(io.LimitReader(c.file, checkpointSize))
 	if err != nil || len(text) == 0 {
-		return c, begin, err
+		return position, err
 	}
 	var saved checkpointText
 	if err := json.Unmarshal(text, &saved); err != nil {
-		return c, begin, fmt.Errorf("%s: %w", checkpointFile, err)
+		return position, fmt.Errorf("%s: %w", c.file.Name(), err)
 	}
-	if saved.Container != container {
-		return c, begin, nil
+	switch {
+	case saved.Version != checkpointVersion:
+		return position, fmt.Errorf("%s has version %d, this plugin reads %d", c.file.Name(), saved.Version, checkpointVersion)
+	case saved.Container != c.container:
+		return position, nil
 	}
-	return c, saved.Position, nil
+	return saved.Position, nil
 }
 
 func (c *checkpoint) save(position docker.LogPosition) error {
-	record, err := json.Marshal(checkpointText{c.container, position})
+	record, err := json.Marshal(checkpointText{checkpointVersion, c.container, position})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (s *start) claim() error {
 	defer cancel()
 	begun, told := time.Now(), ""
 	for {
-		err := s.services.table.Claim(ctx, ownerOf(s.task), s.task.ID, s.order.bookings)
+		err := s.takeUnits(ctx)
 		if err == nil {
 			return nil
 		}
@@ -40,6 +40,14 @@ func (s *start) claim() error {
 			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w", limit, err)
 		}
 	}
+}
+
+// takeUnits claims the units, unless this node knows that another task still uses them.
+func (s *start) takeUnits(ctx context.Context) error {
+	if err := s.services.keeper.unitsInUse(s.attempt); err != nil {
+		return err
+	}
+	return s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)
 }
 
 // releaseLeftBehind looks whether anybody stands behind the claims that are in the
@@ -81,8 +89,8 @@ func (s *start) markRunning(container string) error {
 		return nil
 	}
 	err := s.services.table.Running(s.ctx, ownerOf(s.task), s.task.ID, container, gpusOf(s.order.bookings))
-	if err == nil || !worthWaiting(err) {
-		return err
+	if err == nil || !worthWaiting(err) || errors.Is(err, allocator.ErrInvalid) {
+		return err // also if a claim is gone on one GPU and the table did not answer for another
 	}
 	s.plugin.logger.Warn("the claim does not name its container yet", "task_id", s.task.ID, "error", err)
 	return nil
@@ -114,6 +122,8 @@ func (p *Plugin) assert(s *services, h *handle) {
 	case h.ctx.Err() != nil || !h.isNews(err):
 	case err == nil:
 		p.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
+	case errors.Is(err, allocator.ErrSuperseded):
+		p.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
 	case errors.Is(err, allocator.ErrHeld):
 		p.logger.Error("two tasks use the same GPU memory: the table gives the units of a running task to another", "task_id", h.task.ID, "error", err)
 		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+err.Error())
@@ -136,7 +146,7 @@ func (h *handle) isNews(err error) bool {
 	return news
 }
 
-// confirmClaim writes the claim as it should be, unless the task is being destroyed:
+// confirmClaim writes the claim as it should be, on each GPU by itself, unless the task is being destroyed:
 // a claim written after its release would never end.
 func (h *handle) confirmClaim(table Table) error {
 	h.claimMu.Lock()
@@ -146,9 +156,5 @@ func (h *handle) confirmClaim(table Table) error {
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
 	defer cancel()
-	owner := ownerOf(h.task)
-	if err := table.Claim(ctx, owner, h.task.ID, h.bookings); err != nil {
-		return err
-	}
-	return table.Running(ctx, owner, h.task.ID, h.container, gpusOf(h.bookings))
+	return table.Assert(ctx, ownerOf(h.task), h.attempt().inTable(), h.container, h.bookings)
 }

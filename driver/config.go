@@ -27,6 +27,7 @@ type Config struct {
 	AllowCaps         []string     `codec:"allow_caps"`
 	AllowRuntimes     []string     `codec:"allow_runtimes"`
 	AllowedModes      AllowedModes `codec:"allowed_modes"`
+	AllowedDevices    []string     `codec:"allowed_devices"` // globs of paths below /dev, besides the harmless ones
 	Volumes           Volumes      `codec:"volumes"`
 	AllowWritableLogs bool         `codec:"allow_writable_logs"` // let tasks write to alloc/logs, where Nomad's collector writes
 	PidsLimit         int64        `codec:"pids_limit"`          // default and maximum of the tasks' own
@@ -63,10 +64,12 @@ type RegistryAuth struct {
 
 // AllowedModes are globs of namespace modes that unprivileged clients allow.
 type AllowedModes struct {
-	PID    []string `codec:"pid"`
-	IPC    []string `codec:"ipc"`
-	Userns []string `codec:"userns"`
-	UTS    []string `codec:"uts"`
+	PID      []string `codec:"pid"`
+	IPC      []string `codec:"ipc"`
+	Userns   []string `codec:"userns"`
+	UTS      []string `codec:"uts"`
+	Cgroupns []string `codec:"cgroupns"`
+	Network  []string `codec:"network"` // of "container:..." that name another allocation's
 }
 
 // Volumes opens the host's paths and Docker's volumes to jobs.
@@ -116,16 +119,21 @@ func (c Config) settings() (settings, error) {
 	for _, d := range []struct {
 		key, value string
 		least      time.Duration
+		empty      time.Duration // what "" means, as to Nomad's driver; 0: it is not a duration
 		to         *time.Duration
 	}{
-		{"claim_timeout", c.ClaimTimeout, 0, &s.claimTimeout},
-		{"image_pull_timeout", c.ImagePullTimeout, time.Second, &s.pullTimeout},
-		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, &s.pullIdle},
-		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, &s.infraTimeout},
-		{"gc.image_delay", c.GC.ImageDelay, 0, &s.imageDelay},
-		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, &s.danglingEvery},
-		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, &s.danglingGrace},
+		{"claim_timeout", c.ClaimTimeout, 0, 0, &s.claimTimeout},
+		{"image_pull_timeout", c.ImagePullTimeout, time.Second, 5 * time.Minute, &s.pullTimeout},
+		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, 2 * time.Minute, &s.pullIdle},
+		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, 5 * time.Minute, &s.infraTimeout},
+		{"gc.image_delay", c.GC.ImageDelay, 0, 3 * time.Minute, &s.imageDelay},
+		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, 5 * time.Minute, &s.danglingEvery},
+		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, 5 * time.Minute, &s.danglingGrace},
 	} {
+		if d.value == "" && d.empty > 0 {
+			*d.to = d.empty
+			continue
+		}
 		value, err := time.ParseDuration(d.value)
 		if err != nil {
 			return settings{}, fmt.Errorf(`%s = %q is not a duration: write it like "90s" or "5m"`, d.key, d.value)
@@ -164,6 +172,11 @@ func (s *settings) validate() error {
 	}
 	if err := checkCapabilities("allow_caps", s.AllowCaps); err != nil {
 		return err
+	}
+	for _, pattern := range s.AllowedDevices {
+		if !strings.HasPrefix(pattern, "/dev/") || filepath.Clean(pattern) != pattern {
+			return fmt.Errorf(`allowed_devices has %q: write the path of a device below /dev, or a glob such as "/dev/vfio/*"`, pattern)
+		}
 	}
 	if err := checkOOMScoreAdj("oom_score_adj =", s.OOMScoreAdj); err != nil {
 		return err

@@ -25,8 +25,10 @@ func parseConfig(t *testing.T, hcl string) Config {
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	for name, hcl := range map[string]string{
-		"nothing":       ``,
-		"empty blocks":  "auth {}\ntls {}\ngc {}\nlogging {}\nvolumes {}\ntable {}\nallowed_modes {}",
+		"nothing":      ``,
+		"empty blocks": "auth {}\ntls {}\ngc {}\nlogging {}\nvolumes {}\ntable {}\nallowed_modes {}",
+		"empty texts": "image_pull_timeout = \"\"\npull_activity_timeout = \"\"\ninfra_image_pull_timeout = \"\"\n" +
+			"gc {\n image_delay = \"\"\n dangling_containers {\n period = \"\"\n creation_grace = \"\"\n }\n}",
 		"empty block":   "gc { dangling_containers {} }",
 		"partial block": "gc { dangling_containers { dry_run = false } }",
 	} {
@@ -38,6 +40,7 @@ func TestConfigDefaults(t *testing.T) {
 			must.Eq(t, time.Minute, s.claimTimeout)
 			must.Eq(t, 5*time.Minute, s.pullTimeout)
 			must.Eq(t, 2*time.Minute, s.pullIdle)
+			must.Eq(t, 5*time.Minute, s.infraTimeout)
 			must.Eq(t, 5*time.Minute, s.danglingEvery)
 			must.Eq(t, 5*time.Minute, s.danglingGrace)
 			must.True(t, s.GC.Container)
@@ -85,6 +88,7 @@ func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ hcl, want string }{
 		{`claim_timeout = "soon"`, `claim_timeout = "soon" is not a duration`},
+		{`claim_timeout = ""`, `claim_timeout = "" is not a duration`},
 		{`claim_timeout = "-1s"`, `claim_timeout = "-1s" is too short`},
 		{`pull_activity_timeout = "10s"`, `pull_activity_timeout = "10s" is too short: the least is 1m0s`},
 		{"gc { dangling_containers { creation_grace = \"1s\" } }", `gc.dangling_containers.creation_grace = "1s" is too short`},
@@ -99,6 +103,8 @@ func TestConfigErrors(t *testing.T) {
 		{`endpoint = "unix://"`, `endpoint = "unix://"`},
 		{`allow_caps = ["nonsense"]`, `allow_caps has nonsense`},
 		{`oom_score_adj = 99999`, `oom_score_adj = 99999`},
+		{`allowed_devices = ["sda"]`, `allowed_devices has "sda"`},
+		{`allowed_devices = ["/dev/../etc/*"]`, `allowed_devices has "/dev/../etc/*"`},
 		{`volumes { selinuxlabel = "zzz" }`, `volumes.selinuxlabel = "zzz"`},
 	} {
 		t.Run(c.hcl, func(t *testing.T) {

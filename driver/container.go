@@ -29,6 +29,10 @@ type order struct {
 // build turns the order into Docker's terms. The remarks are for the task's owner: what
 // of the job has no effect, or another one than it says.
 func (o *order) build() (spec docker.Spec, remarks []string, err error) {
+	if containerName(o.task) == sandboxName(o.task.AllocID) {
+		return spec, nil, fmt.Errorf("a task cannot be named %q: that is the name of the container with the group's network; rename the task",
+			o.task.Name)
+	}
 	b := &blueprint{order: o, network: &network.NetworkingConfig{}, env: maps.Clone(o.task.Env), remarks: o.job.remarks()}
 	for _, part := range []func() error{
 		b.process,

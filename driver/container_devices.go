@@ -11,7 +11,7 @@ import (
 // devices hands host devices to the container: those that the job asks for, none of
 // which may be of an NVIDIA GPU, those of device plugins, and those of the booked GPUs.
 func (b *blueprint) devices() error {
-	host := hostDevices{root: "/"}
+	host := hostDevices{root: "/", allowed: b.settings.AllowedDevices}
 	for _, d := range b.job.Devices {
 		mappings, err := d.mappings(host)
 		if err != nil {

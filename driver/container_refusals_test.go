@@ -31,6 +31,9 @@ func TestContainerRefusals(t *testing.T) {
 		{"another's ipc", `ipc_mode = "container:x"`, `allowed_modes { ipc = ["host"] }`, nil, `config.ipc_mode = "container:x"`},
 		{"host uts", `uts_mode = "host"`, ``, nil, "config.uts_mode"},
 		{"host userns", `userns_mode = "host"`, ``, nil, "config.userns_mode"},
+		{"host cgroups", `cgroupns = "host"`, ``, nil, `config.cgroupns = "host"`},
+		{"cgroups that can be written", `security_opt = ["writable-cgroups"]`, ``, nil, `config.security_opt "writable-cgroups"`},
+		{"another's network", `network_mode = "container:x"`, ``, nil, `config.network_mode = "container:x"`},
 		{"seccomp file of the host", `security_opt = ["seccomp=/etc/hostname"]`, ``, nil, "volumes are not enabled"},
 		{"ulimit", `ulimit { nofile = "many" }`, ``, nil, "config.ulimit nofile"},
 		{"pids", `pids_limit = 100`, `pids_limit = 10`, nil, "config.pids_limit of 100"},
@@ -54,6 +57,8 @@ func TestContainerRefusals(t *testing.T) {
 		{"GPU node", `devices = [{ host_path = "/dev/nvidia0" }]`, ``, gpu, "GPUs are given by device blocks only"},
 		{"GPU node, other spelling", `devices = [{ host_path = "/dev/../dev/nvidiactl" }]`, ``, nil, "GPUs are given by device blocks only"},
 		{"all devices", `devices = [{ host_path = "/" }]`, ``, nil, "GPUs are given by device blocks only"},
+		{"GPU node that the operator allows", `devices = [{ host_path = "/dev/nvidia0" }]`, `allowed_devices = ["/dev/*"]`, nil, "GPUs are given by device blocks only"},
+		{"kernel's messages", `devices = [{ host_path = "/dev/kmsg" }]`, ``, nil, "allowed_devices"},
 		{"CDI name", `devices = [{ host_path = "nvidia.com/gpu=all" }]`, ``, nil, "GPUs are given by device blocks only"},
 		{"device permissions", `devices = [{ host_path = "/dev/null", cgroup_permissions = "x" }]`, ``, nil, "cgroup_permissions"},
 	} {
@@ -102,7 +107,21 @@ func TestLinksInThePlaceOfTheTaskDirectoriesAreRefused(t *testing.T) {
 			must.NoError(t, os.RemoveAll(path))
 			must.NoError(t, os.Symlink("/etc", path))
 			_, _, err := o.build()
-			must.ErrorContains(t, err, "it leaves the allocation's directory")
+			must.ErrorContains(t, err, "is a link")
 		})
 	}
+}
+
+// The container with the group's network has a name, too.
+func TestTaskNamedLikeTheSandboxIsRefused(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``)
+	o.task.Name = "gpu-docker_sandbox"
+	_, _, err := o.build()
+	must.ErrorContains(t, err, "rename the task")
+	w := newWorld(t)
+	task := w.task(``)
+	task.Name = "gpu-docker/sandbox"
+	_, _, err = w.boot().StartTask(task)
+	must.ErrorContains(t, err, "rename the task")
 }

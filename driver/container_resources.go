@@ -30,6 +30,9 @@ func (b *blueprint) resources() error {
 	b.host.ShmSize = c.ShmSize
 	b.host.StorageOpt = c.StorageOpt
 	b.host.Sysctls = c.Sysctl
+	if c.OOMScoreAdj < 0 && !b.settings.AllowPrivileged {
+		return fmt.Errorf("config.oom_score_adj = %d spares the task at the cost of others: %s", c.OOMScoreAdj, needsPrivileged)
+	}
 	b.host.OomScoreAdj = c.OOMScoreAdj
 	if b.host.OomScoreAdj == 0 {
 		b.host.OomScoreAdj = b.settings.OOMScoreAdj

@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +23,7 @@ func (b *blueprint) security() error {
 		return fmt.Errorf("config.cap_add: %w; the client's allow_caps decides", err)
 	}
 	b.host.CapAdd, b.host.CapDrop = add, drop
-	if b.host.SecurityOpt, err = b.securityOptions(); err != nil {
+	if err := b.securityOptions(); err != nil {
 		return err
 	}
 	b.host.Runtime, err = b.runtime()
@@ -72,49 +70,24 @@ func (s settings) allowsNvidiaRuntime() bool {
 
 const defaultNvidiaRuntime = "nvidia"
 
-// securityOptions inlines a seccomp profile given as a file, since Docker's API takes
-// the profile itself. The file is read with this plugin's rights, hence only from
-// where the task may mount from. Docker takes "key:value" too, of old.
-func (b *blueprint) securityOptions() ([]string, error) {
-	var options []string
-	for _, option := range b.job.SecurityOpt {
-		key, value, found := strings.Cut(option, "=")
-		if !found {
-			key, value, _ = strings.Cut(option, ":")
-		}
-		if key != "seccomp" || value == "" || value == "unconfined" || value == "builtin" {
-			options = append(options, option)
-			continue
-		}
-		profile, err := b.paths().read(value)
-		if err != nil {
-			return nil, fmt.Errorf("config.security_opt %q: %w", option, err)
-		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, profile); err != nil {
-			return nil, fmt.Errorf("config.security_opt %q is not JSON: %w", option, err)
-		}
-		options = append(options, "seccomp="+compact.String())
-	}
-	return options, nil
-}
-
 // namespaces sets the modes in which the container shares a namespace. Those that
 // leave the container need a client that runs privileged tasks, or that lists them.
 func (b *blueprint) namespaces() error {
 	c, allowed := b.job, b.settings.AllowedModes
 	for _, ns := range []struct {
-		key, mode string
-		allowed   []string
+		key, mode, name string
+		allowed         []string
 	}{
-		{"ipc_mode", c.IPCMode, allowed.IPC},
-		{"pid_mode", c.PIDMode, allowed.PID},
-		{"uts_mode", c.UTSMode, allowed.UTS},
-		{"userns_mode", c.UsernsMode, allowed.Userns},
+		{"ipc_mode", c.IPCMode, "ipc", allowed.IPC},
+		{"pid_mode", c.PIDMode, "pid", allowed.PID},
+		{"uts_mode", c.UTSMode, "uts", allowed.UTS},
+		{"userns_mode", c.UsernsMode, "userns", allowed.Userns},
+		{"cgroupns", c.Cgroupns, "cgroupns", allowed.Cgroupns},
+		{"network_mode", b.networkOfAnother(), "network", allowed.Network},
 	} {
 		if !ownNamespace(ns.mode) && !b.settings.AllowPrivileged && !matchesAny(ns.allowed, ns.mode) {
 			return fmt.Errorf("config.%s = %q leaves the container: this client allows it only with allow_privileged "+
-				"or a matching entry in allowed_modes", ns.key, ns.mode)
+				"or a matching entry in allowed_modes.%s", ns.key, ns.mode, ns.name)
 		}
 	}
 	b.host.IpcMode = container.IpcMode(c.IPCMode)
@@ -123,6 +96,18 @@ func (b *blueprint) namespaces() error {
 	b.host.UsernsMode = container.UsernsMode(c.UsernsMode)
 	b.host.CgroupnsMode = container.CgroupnsMode(c.Cgroupns)
 	return nil
+}
+
+// networkOfAnother is the job's network mode if it joins the network of a container of
+// another allocation, and "" otherwise. The names of an allocation's containers end with
+// its ID, whichever of the two drivers made them; no other allocation can have such a name.
+func (b *blueprint) networkOfAnother() string {
+	name, joins := strings.CutPrefix(b.job.NetworkMode, "container:")
+	alloc := b.task.AllocID
+	if !joins || strings.HasSuffix(name, "_"+alloc) || strings.HasSuffix(name, "-"+alloc) {
+		return ""
+	}
+	return b.job.NetworkMode
 }
 
 // ownNamespace reports whether the mode keeps the container to itself. "shareable"

@@ -3,6 +3,7 @@ package driver
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -62,7 +63,11 @@ func TestContainerCapabilities(t *testing.T) {
 func TestContainerNamespaces(t *testing.T) {
 	t.Parallel()
 	const privileged = "allow_privileged = true"
-	for _, key := range []string{"ipc", "pid", "uts", "userns"} {
+	for _, key := range []string{"ipc", "pid", "uts", "userns", "cgroupns"} {
+		option := key + "_mode"
+		if key == "cgroupns" {
+			option = key
+		}
 		allowed := func(globs string) string { return "allowed_modes { " + key + " = [" + globs + "] }" }
 		for _, c := range []struct {
 			mode, config string
@@ -82,15 +87,17 @@ func TestContainerNamespaces(t *testing.T) {
 			{mode: "HOST", refused: true},
 			{mode: " host", refused: true},
 		} {
-			spec, _, err := newOrder(t, key+`_mode = "`+c.mode+`"`, c.config).build()
+			spec, _, err := newOrder(t, option+` = "`+c.mode+`"`, c.config).build()
 			if c.refused {
-				must.ErrorContains(t, err, "config."+key+"_mode", must.Sprint(c))
+				must.ErrorContains(t, err, "config."+option, must.Sprint(c))
+				must.ErrorContains(t, err, "allowed_modes."+key, must.Sprint(c))
 				continue
 			}
 			must.NoError(t, err, must.Sprint(c))
 			must.Eq(t, c.mode, map[string]string{
 				"ipc": string(spec.Host.IpcMode), "pid": string(spec.Host.PidMode),
 				"uts": string(spec.Host.UTSMode), "userns": string(spec.Host.UsernsMode),
+				"cgroupns": string(spec.Host.CgroupnsMode),
 			}[key])
 		}
 	}
@@ -101,17 +108,50 @@ func TestContainerNamespaces(t *testing.T) {
 
 func TestContainerSecurityOptions(t *testing.T) {
 	t.Parallel()
+	const privileged = "allow_privileged = true"
 	for _, c := range []struct {
 		option, config string
 		want           string // "": refused
 	}{
 		{"no-new-privileges", ``, "no-new-privileges"},
+		{"no-new-privileges=true", ``, "no-new-privileges"},
+		{"no-new-privileges:1", ``, "no-new-privileges"},
+		{"no-new-privileges=false", ``, ""},
+		{"no-new-privileges:false", privileged, "no-new-privileges=false"},
+		{"no-new-privileges=perhaps", ``, ""},
 		{"seccomp=unconfined", ``, "seccomp=unconfined"},
-		{"seccomp:unconfined", ``, "seccomp:unconfined"},
+		{"seccomp:unconfined", ``, "seccomp=unconfined"},
 		{"seccomp=builtin", ``, "seccomp=builtin"},
 		{"apparmor=unconfined", ``, "apparmor=unconfined"},
-		{"label:disable", ``, "label:disable"},
+		{"apparmor:my-profile", ``, "apparmor=my-profile"},
+		{"label:disable", ``, "label=disable"},
 		{"label=type:svirt_t", ``, "label=type:svirt_t"},
+		{"disable", ``, "label=disable"},
+		{"writable-cgroups", ``, ""},
+		{"writable-cgroups=true", ``, ""},
+		{"writable-cgroups:true", ``, ""},
+		{"writable-cgroups=false", ``, ""},
+		{"writable-cgroups", privileged, "writable-cgroups"},
+		{"writable-cgroups:true", privileged, "writable-cgroups=true"},
+		{"Writable-Cgroups=true", ``, ""},
+		{" writable-cgroups", ``, ""},
+		{"writable-cgroups ", ``, ""},
+		{"writable-cgroups =true", ``, ""},
+		{"label:writable-cgroups=true", ``, ""},
+		{"systempaths=unconfined", ``, ""},
+		{"systempaths:unconfined", ``, ""},
+		{"seccomp", ``, ""},
+		{"seccomp=", ``, ""},
+		{"SECCOMP=unconfined", ``, ""},
+		{"apparmor=", ``, ""},
+		{"label", ``, ""},
+		{"=", ``, ""},
+		{"", ``, ""},
+		{"credentialspec=file://x", ``, ""},
+		{"invented-tomorrow", ``, ""},
+		{"invented-tomorrow=true", privileged, "invented-tomorrow=true"},
+		{"seccomp=local/notify.json", ``, ""},
+		{"seccomp=local/notify.json", privileged, `seccomp={"ListenerPath":"/run/x.sock"}`},
 		{"seccomp=local/good.json", ``, `seccomp={"a":1}`},
 		{"seccomp:local/good.json", ``, `seccomp={"a":1}`},
 		{"seccomp=local/bad.json", ``, ""},
@@ -128,17 +168,18 @@ func TestContainerSecurityOptions(t *testing.T) {
 			host := filepath.Join(t.TempDir(), "host.json")
 			must.NoError(t, os.WriteFile(host, []byte(`{"h": 1}`), 0o600))
 			option := c.option
-			if filepath.Base(c.option[len("seccomp="):]) == "HOST" {
-				option = c.option[:len("seccomp=")] + host
+			if prefix, isHost := strings.CutSuffix(c.option, "HOST"); isHost {
+				option = prefix + host
 			}
 			o := newOrder(t, `security_opt = ["`+option+`"]`, c.config)
 			local := o.task.TaskDir().LocalDir
 			must.NoError(t, os.WriteFile(filepath.Join(local, "good.json"), []byte("{ \"a\":\n 1 }"), 0o600))
 			must.NoError(t, os.WriteFile(filepath.Join(local, "bad.json"), []byte("root:x:0:0"), 0o600))
+			must.NoError(t, os.WriteFile(filepath.Join(local, "notify.json"), []byte(`{ "ListenerPath": "/run/x.sock" }`), 0o600))
 			must.NoError(t, os.Symlink(host, filepath.Join(local, "link.json")))
 			spec, _, err := o.build()
 			if c.want == "" {
-				must.ErrorContains(t, err, "config.security_opt")
+				must.ErrorContains(t, err, "config.security_opt \""+option+"\"")
 				must.StrNotContains(t, err.Error(), "root:x", must.Sprint("nothing of the file is told"))
 				return
 			}
@@ -146,4 +187,64 @@ func TestContainerSecurityOptions(t *testing.T) {
 			must.Eq(t, []string{c.want}, spec.Host.SecurityOpt)
 		})
 	}
+}
+
+// The daemon does not know systempaths: it is the client of Docker that translates it.
+func TestContainerSystemPaths(t *testing.T) {
+	t.Parallel()
+	const option = `security_opt = ["systempaths=unconfined", "no-new-privileges"]`
+	spec := build(t, newOrder(t, option, `allow_privileged = true`))
+	must.Eq(t, []string{"no-new-privileges"}, spec.Host.SecurityOpt)
+	must.NotNil(t, spec.Host.MaskedPaths)
+	must.NotNil(t, spec.Host.ReadonlyPaths)
+	must.SliceEmpty(t, spec.Host.MaskedPaths)
+	must.SliceEmpty(t, spec.Host.ReadonlyPaths)
+
+	_, _, err := newOrder(t, option, ``).build()
+	must.ErrorContains(t, err, "allow_privileged")
+	_, _, err = newOrder(t, `security_opt = ["systempaths=confined"]`, `allow_privileged = true`).build()
+	must.ErrorContains(t, err, `config.security_opt "systempaths=confined"`)
+}
+
+// To join the network of another allocation's container leaves the own one as much as
+// any other mode does. The group's network and the host's are as with Nomad's driver.
+func TestContainerNetworkOfAnother(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mode, config string
+		refused      bool
+	}{
+		{mode: "host"},
+		{mode: "backend"},
+		{mode: "container:app_" + allocID},
+		{mode: "container:gpu-docker_sandbox_" + allocID},
+		{mode: "container:app-" + allocID},
+		{mode: "container:" + allocID, refused: true},
+		{mode: "container:other_00000000-0000-4000-8000-000000000000", refused: true},
+		{mode: "container:0123456789ab", refused: true},
+		{mode: "container:", refused: true},
+		{mode: "container:0123456789ab", config: `allow_privileged = true`},
+		{mode: "container:vpn", config: `allowed_modes { network = ["container:vpn"] }`},
+		{mode: "container:vpn2", config: `allowed_modes { network = ["container:vpn"] }`, refused: true},
+	} {
+		spec, _, err := newOrder(t, `network_mode = "`+c.mode+`"`, c.config).build()
+		if c.refused {
+			must.ErrorContains(t, err, `config.network_mode = "`+c.mode+`"`, must.Sprint(c))
+			must.ErrorContains(t, err, "allowed_modes.network", must.Sprint(c))
+			continue
+		}
+		must.NoError(t, err, must.Sprint(c))
+		must.Eq(t, c.mode, string(spec.Host.NetworkMode))
+	}
+}
+
+// The kernel ends others first when memory runs out, if a task is spared.
+func TestContainerOOMScore(t *testing.T) {
+	t.Parallel()
+	_, _, err := newOrder(t, `oom_score_adj = -1`, ``).build()
+	must.ErrorContains(t, err, "config.oom_score_adj = -1")
+	must.ErrorContains(t, err, "allow_privileged")
+	must.Eq(t, -1, build(t, newOrder(t, `oom_score_adj = -1`, `allow_privileged = true`)).Host.OomScoreAdj)
+	must.Eq(t, 1000, build(t, newOrder(t, `oom_score_adj = 1000`, ``)).Host.OomScoreAdj)
+	must.Eq(t, -5, build(t, newOrder(t, ``, `oom_score_adj = -5`)).Host.OomScoreAdj)
 }

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,25 +44,24 @@ func (b *blueprint) storage() error {
 		if err := checkTarget(m.TaskPath); err != nil {
 			return err
 		}
-		b.host.Mounts = append(b.host.Mounts, nomadMount(m))
+		b.host.Mounts = append(b.host.Mounts, b.nomadMount(m))
 	}
 	return nil
 }
 
-// allocationDirs are the directories that Nomad promises to every task. A job can mount
-// what they lie in, and a task then put links in their place.
+// allocationDirs are the directories that Nomad promises to every task.
 func (b *blueprint) allocationDirs() error {
+	if err := b.checkOwnDirs(); err != nil {
+		return err
+	}
 	dirs := b.task.TaskDir()
 	for _, dir := range []struct{ source, target string }{
 		{dirs.SharedAllocDir, allocdir.SharedAllocContainerPath},
 		{dirs.LocalDir, allocdir.TaskLocalContainerPath},
 		{dirs.SecretsDir, allocdir.TaskSecretsContainerPath},
 	} {
-		if _, err := b.paths().source(dir.source); err != nil {
-			return fmt.Errorf("cannot mount the task's directory at %s: %w", dir.target, err)
-		}
 		b.host.Binds = append(b.host.Binds, b.bind(dir.source, dir.target, ""))
-		b.guardLogs(dir.source, dir.target)
+		b.coverLogs(dir.source, dir.target)
 	}
 	return nil
 }
@@ -70,7 +70,11 @@ func (b *blueprint) allocationDirs() error {
 // is the name of a volume.
 func (b *blueprint) volume(text string) (string, error) {
 	parts := strings.Split(text, ":")
-	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[1] == "" {
+	if len(parts) > 3 {
+		b.remark("config.volumes %q: what follows the mode %q has no effect; modes are separated by commas", text, parts[2])
+		parts = parts[:3]
+	}
+	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
 		return "", fmt.Errorf(`want "source:target" or "source:target:mode"`)
 	}
 	source, target, mode := parts[0], parts[1], ""
@@ -80,27 +84,44 @@ func (b *blueprint) volume(text string) (string, error) {
 	if err := checkTarget(target); err != nil {
 		return "", err
 	}
-	if err := checkMode(mode); err != nil {
+	if err := b.checkMode(mode); err != nil {
 		return "", err
 	}
-	if b.job.VolumeDriver != "" {
+	if b.job.VolumeDriver != "" && !filepath.IsAbs(source) {
 		return b.bind(filepath.Clean(source), target, mode), nil
 	}
 	source, err := b.paths().source(source)
 	if err != nil {
 		return "", err
 	}
-	if modes := strings.Split(mode, ","); b.guardLogs(source, target) && !slices.Contains(modes, "ro") {
-		if slices.Contains(modes, "rw") {
-			return "", errLogs
-		}
-		mode = strings.TrimSuffix("ro,"+mode, ",")
+	if mode, err = b.restrict(text, source, mode); err != nil {
+		return "", err
+	}
+	if !hasMode(mode, "ro") {
+		b.coverLogs(source, target)
 	}
 	return b.bind(source, target, mode), nil
 }
 
+// restrict makes a volume read-only that must be, unless the job says rw: then it is
+// refused.
+func (b *blueprint) restrict(text, source, mode string) (string, error) {
+	reason := b.readOnly(source)
+	switch {
+	case reason == nil || hasMode(mode, "ro"):
+		return mode, nil
+	case hasMode(mode, "rw"):
+		return "", fmt.Errorf("rw is refused: %w", reason)
+	case errors.Is(reason, errNames):
+		b.remark("config.volumes %q is mounted read-only: %v", text, reason)
+	}
+	return strings.TrimSuffix("ro,"+mode, ","), nil
+}
+
+func hasMode(modes, mode string) bool { return slices.Contains(strings.Split(modes, ","), mode) }
+
 // checkMode knows the comma-separated modes of a bind.
-func checkMode(modes string) error {
+func (b *blueprint) checkMode(modes string) error {
 	for mode := range strings.SplitSeq(modes, ",") {
 		switch mode {
 		case "ro", "rw", "z", "Z", "nocopy", "consistent", "cached", "delegated":
@@ -109,21 +130,14 @@ func checkMode(modes string) error {
 				return fmt.Errorf("mode %q has an empty part", modes)
 			}
 		default:
-			if err := checkPropagation(mode); err != nil {
+			if err := b.checkPropagation(mode); errors.Is(err, errShared) {
+				return err
+			} else if err != nil {
 				return fmt.Errorf("mode %q is not known: such as ro, rw, z or a propagation", mode)
 			}
 		}
 	}
 	return nil
-}
-
-func checkPropagation(propagation string) error {
-	switch mount.Propagation(propagation) {
-	case "", mount.PropagationPrivate, mount.PropagationRPrivate, mount.PropagationShared, mount.PropagationRShared,
-		mount.PropagationSlave, mount.PropagationRSlave:
-		return nil
-	}
-	return fmt.Errorf("propagation %q is none of private, shared and slave, with or without an r before it", propagation)
 }
 
 // bind joins a bind's parts; the SELinux label is one of the comma-separated modes.
@@ -156,17 +170,7 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 		}
 		out.TmpfsOptions = &mount.TmpfsOptions{SizeBytes: m.TmpfsOptions.SizeBytes, Mode: os.FileMode(m.TmpfsOptions.Mode)}
 	case mount.TypeBind:
-		var err error
-		if out.Source, err = b.paths().source(m.Source); err != nil {
-			return out, err
-		}
-		if err := checkPropagation(m.BindOptions.Propagation); err != nil {
-			return out, err
-		}
-		out.ReadOnly = b.guardLogs(out.Source, m.Target) || m.ReadOnly
-		if m.BindOptions.Propagation != "" {
-			out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
-		}
+		return b.bindMount(m, out)
 	case mount.TypeVolume:
 		if !b.settings.Volumes.Enabled {
 			return out, fmt.Errorf("volumes are not enabled on this client; cannot mount volume %q", m.Source)
@@ -174,6 +178,31 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 		out.VolumeOptions = m.VolumeOptions.docker()
 	default:
 		return out, fmt.Errorf("type %q is none of volume, bind and tmpfs", m.Type)
+	}
+	return out, nil
+}
+
+// bindMount completes a mount of type bind. A job cannot say that one is to be writable:
+// that is the default.
+func (b *blueprint) bindMount(m Mount, out mount.Mount) (mount.Mount, error) {
+	var err error
+	if out.Source, err = b.paths().source(m.Source); err != nil {
+		return out, err
+	}
+	if err := b.checkPropagation(m.BindOptions.Propagation); err != nil {
+		return out, err
+	}
+	if reason := b.readOnly(out.Source); reason != nil && !m.ReadOnly {
+		out.ReadOnly = true
+		if errors.Is(reason, errNames) {
+			b.remark("config.mount of %q is read-only: %v", m.Target, reason)
+		}
+	}
+	if !out.ReadOnly {
+		b.coverLogs(out.Source, m.Target)
+	}
+	if m.BindOptions.Propagation != "" {
+		out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
 	}
 	return out, nil
 }
@@ -187,14 +216,19 @@ func (v VolumeOptions) docker() *mount.VolumeOptions {
 }
 
 // nomadMount is a mount that Nomad itself asks for: volume_mount blocks, device
-// plugins, and the files of a group's network.
-func nomadMount(m *drivers.MountConfig) mount.Mount {
+// plugins, and the files of a group's network. What is mounted in a container below a
+// shared one would cover the volume on the host, for all who use it.
+func (b *blueprint) nomadMount(m *drivers.MountConfig) mount.Mount {
 	propagation := mount.PropagationRPrivate
 	switch m.PropagationMode {
 	case structs.VolumeMountPropagationHostToTask:
 		propagation = mount.PropagationRSlave
 	case structs.VolumeMountPropagationBidirectional:
 		propagation = mount.PropagationRShared
+		if err := b.checkPropagation(string(propagation)); err != nil {
+			propagation = mount.PropagationRSlave
+			b.remark("volume_mount at %q is mounted host-to-task, not bidirectional: %v", m.TaskPath, err)
+		}
 	}
 	return mount.Mount{
 		Type:        mount.TypeBind,

@@ -38,9 +38,9 @@ func TestContainerVolumePaths(t *testing.T) {
 		{"absolute", `volumes = ["/abs/path:/x"]`, true, "/abs/path:/x"},
 		{"absolute with a mode", `volumes = ["/abs/path:/x:rw"]`, true, "/abs/path:/x:rw"},
 		{"relative", `volumes = ["path:/x"]`, false, "ALLOC/app/path:/x"},
-		{"the task's directory", `volumes = [".:/x"]`, false, "ALLOC/app:/x"},
-		{"relative, beside the task", `volumes = ["../path:/x"]`, false, "ALLOC/path:/x"},
-		{"the allocation's directory", `volumes = ["..:/x"]`, false, "ALLOC:/x"},
+		{"the task's directory", `volumes = [".:/x"]`, false, "ALLOC/app:/x:ro"},
+		{"relative, beside the task", `volumes = ["../path:/x"]`, false, "ALLOC/path:/x:ro"},
+		{"the allocation's directory", `volumes = ["..:/x"]`, false, "ALLOC:/x:ro"},
 		{"relative, out of the allocation", `volumes = ["../../path:/x"]`, true, "ALLOC/../path:/x"},
 		{"beside the allocation by its name", `volumes = ["../../ALLOCBASE2:/x"]`, true, "ALLOC2:/x"},
 		{"modes", `volumes = ["path:/x:ro,Z,rslave"]`, false, "ALLOC/app/path:/x:ro,Z,rslave"},
@@ -135,8 +135,10 @@ func TestContainerMountsAndDevicesOfNomad(t *testing.T) {
 		{Type: "bind", Source: "/none", Target: "/none", ReadOnly: true, BindOptions: propagated("rprivate")},
 		{Type: "bind", Source: "/private", Target: "/private", BindOptions: propagated("rprivate")},
 		{Type: "bind", Source: "/host-to-task", Target: "/host-to-task", BindOptions: propagated("rslave")},
-		{Type: "bind", Source: "/bidirectional", Target: "/bidirectional", BindOptions: propagated("rshared")},
+		{Type: "bind", Source: "/bidirectional", Target: "/bidirectional", BindOptions: propagated("rslave")},
 	}, host.Mounts)
+	o.settings.AllowPrivileged = true
+	must.Eq(t, propagated("rshared"), build(t, o).Host.Mounts[4].BindOptions)
 }
 
 func TestDevicePermissions(t *testing.T) {
@@ -161,7 +163,7 @@ func TestContainerLogsAreReadOnly(t *testing.T) {
 	}{
 		{name: "beside them", hcl: `volumes = ["../alloc/data:/x"]`, want: []string{"ALLOC/alloc/data:/x"}},
 		{name: "with them", hcl: `volumes = ["../alloc:/x"]`, want: []string{"ALLOC/alloc/logs:/x/logs:ro", "ALLOC/alloc:/x"}},
-		{name: "far above them", hcl: `volumes = ["..:/x:rw"]`, want: []string{"ALLOC/alloc/logs:/x/alloc/logs:ro", "ALLOC:/x:rw"}},
+		{name: "far above them", hcl: `volumes = ["..:/x"]`, want: []string{"ALLOC:/x:ro"}},
 		{name: "they", hcl: `volumes = ["../alloc/logs:/x"]`, want: []string{"ALLOC/alloc/logs:/x:ro"}},
 		{name: "they, with a mode", hcl: `volumes = ["../alloc/logs:/x:z"]`, want: []string{"ALLOC/alloc/logs:/x:ro,z"}},
 		{name: "they, read-only", hcl: `volumes = ["../alloc/logs:/x:ro"]`, want: []string{"ALLOC/alloc/logs:/x:ro"}},
@@ -204,4 +206,14 @@ func TestContainerLogsIfTheOperatorWants(t *testing.T) {
 		o.task.AllocDir + "/alloc:/alloc", o.task.AllocDir + "/app/local:/local", o.task.AllocDir + "/app/secrets:/secrets",
 		o.task.AllocDir + "/alloc/logs:/x",
 	}, build(t, o).Host.Binds)
+}
+
+// Nomad's driver does not look at what follows the mode.
+func TestVolumeWithFurtherParts(t *testing.T) {
+	t.Parallel()
+	spec, remarks, err := newOrder(t, `volumes = ["local:/x:ro:z"]`, ``).build()
+	must.NoError(t, err)
+	must.StrHasSuffix(t, "/app/local:/x:ro", spec.Host.Binds[len(spec.Host.Binds)-1])
+	must.SliceLen(t, 1, remarks)
+	must.StrContains(t, remarks[0], `config.volumes "local:/x:ro:z"`)
 }

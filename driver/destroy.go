@@ -11,7 +11,7 @@ import (
 // GPU memory is free only when nothing of the task can use it any more. Nomad ignores
 // the result, so what does not succeed now goes on in the background.
 func (p *Plugin) DestroyTask(id string, force bool) error {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok {
 		return drivers.ErrTaskNotFound
 	}
@@ -23,10 +23,7 @@ func (p *Plugin) DestroyTask(id string, force bool) error {
 		return err
 	}
 	h.drain()
-	h.close()
-	p.tasks.remove(id)
-	defer func() { s.images.drop(h.image, id, time.Now()) }()
-	if err := s.keeper.end(p.ctx, h.attempt()); err != nil {
+	if err := p.finish(p.ctx, s, h); err != nil {
 		p.announcer.tell(h.task, "The task's end is not complete, which will be tried again: "+err.Error())
 		return err
 	}

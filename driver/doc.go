@@ -15,8 +15,8 @@
 //	taskconfig.go  taskspec.go        the job's config block; taskcheck.go: what can be wrong with it; blame.go: what Docker finds
 //	start.go  claim.go                StartTask, step by step
 //	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
-//	container.go  container_*.go      the container, one subject a file; paths.go, hostdevices.go: what of the host a job may use; gpunodes.go: what of a GPU
-//	network.go  netfiles.go           a group's network and its hosts and resolv.conf files
+//	container.go  container_*.go      the container, one subject a file; container_access.go: what of its mounts a task may write to; paths.go, hostdevices.go: what of the host a job may use; gpunodes.go: what of a GPU
+//	network.go  netfiles.go           a group's network and its hosts and resolv.conf files; resolvconf.go: what the latter says
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them
 //	recover.go  watch.go              taking up tasks of an earlier process; how a task's end is known
 //	takeover.go                       taking up tasks of Nomad's own driver, under whose name this one can serve
@@ -43,6 +43,9 @@
 //
 // A daemon or table that is away is not an end and not a proof of anything, nor is
 // what another daemon than the one that has the container says of it.
+//
+// A task can change what is in its allocation's directory. Whatever of it the driver
+// opens, it opens by package taskfile; its own state is in state_dir.
 //
 // The package depends on package docker for plain types and errors only; the engine
 // and the table come in through New.

@@ -51,8 +51,9 @@ type Sandboxes interface {
 
 // Table is what the driver needs of the allocation table. *allocator.Table is one.
 type Table interface {
-	Claim(ctx context.Context, owner allocator.Owner, attempt string, bookings []allocator.Booking) error
+	Claim(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, bookings []allocator.Booking) error
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
+	Assert(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, container string, bookings []allocator.Booking) error
 	Stuck(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Inspect(ctx context.Context, gpu allocator.GPUID) (allocator.GPU, error)

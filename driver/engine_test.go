@@ -16,17 +16,18 @@ import (
 // fakeEngine is a small container engine: containers are created, run until they are
 // stopped, and are gone when removed. A container whose command is "exit" ends at once.
 type fakeEngine struct {
-	mu         sync.Mutex
-	changed    chan struct{} // closed and replaced at every change
-	id         string
-	containers map[string]*fakeContainer
-	pull       docker.PullRequest // the last
-	images     map[string]docker.Image
-	runtimes   []string
-	created    int
-	away       bool             // the daemon does not answer
-	unreadable bool             // the log driver keeps nothing
-	fails      map[string]error // by method, until taken back
+	mu           sync.Mutex
+	changed      chan struct{} // closed and replaced at every change
+	id           string
+	containers   map[string]*fakeContainer
+	pull         docker.PullRequest // the last
+	images       map[string]docker.Image
+	runtimes     []string
+	runtimePaths map[string]string
+	created      int
+	away         bool             // the daemon does not answer
+	unreadable   bool             // the log driver keeps nothing
+	fails        map[string]error // by method, until taken back
 }
 
 type fakeContainer struct {
@@ -94,7 +95,7 @@ func (e *fakeEngine) ID(context.Context) (id string, err error) {
 
 func (e *fakeEngine) Info(context.Context) (info docker.Info, err error) {
 	err = e.ask("Info", func() error {
-		info = docker.Info{ID: e.id, Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), BridgeIP: "172.17.0.1"}
+		info = docker.Info{ID: e.id, Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), RuntimePaths: e.runtimePaths, BridgeIP: "172.17.0.1"}
 		return nil
 	})
 	return info, err
@@ -137,7 +138,10 @@ func (e *fakeEngine) Create(_ context.Context, spec docker.Spec) (id string, err
 			if c.Name != spec.Name {
 				continue
 			}
-			if c.Running && maps.Equal(c.Labels, spec.Config.Labels) {
+			if !maps.Equal(c.Labels, spec.Config.Labels) {
+				return docker.ErrNameTaken
+			}
+			if c.Running {
 				id = c.ID
 				return nil
 			}

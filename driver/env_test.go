@@ -82,11 +82,13 @@ func TestPinWins(t *testing.T) {
 		name: "ways round the pin", bookings: oneGPU,
 		task: map[string]string{
 			"NVIDIA_MIG_CONFIG_DEVICES": "all", "NVIDIA_MIG_MONITOR_DEVICES": "all", "NVIDIA_IMEX_CHANNELS": "0",
-			"NVIDIA_NVSWITCH": "enabled", "DOCKER_RESOURCE_GPU": "all", "NVIDIA_GPU_MEMORY_LIMITS": "1",
+			"NVIDIA_NVSWITCH": "enabled", "NVIDIA_MOFED": "enabled", "NVIDIA_GDS": "enabled", "NVIDIA_GDRCOPY": "enabled",
+			"NVIDIA_REQUIRE_JETPACK": "csv-mounts=all", "NVIDIA_CTK_DEBUG": "true", "DOCKER_RESOURCE_GPU": "all", "NVIDIA_GPU_MEMORY_LIMITS": "1",
 			"GPU_MEM_RESERVATION_FORGED": `{"gpu":"GPU-bbbb"}`,
 		},
 		want: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa"},
 		unset: []string{"NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_IMEX_CHANNELS", "NVIDIA_NVSWITCH",
+			"NVIDIA_MOFED", "NVIDIA_GDS", "NVIDIA_GDRCOPY", "NVIDIA_REQUIRE_JETPACK", "NVIDIA_CTK_DEBUG",
 			"DOCKER_RESOURCE_GPU", "NVIDIA_GPU_MEMORY_LIMITS", "GPU_MEM_RESERVATION_FORGED"},
 	}} {
 		t.Run(c.name, func(t *testing.T) {

@@ -54,5 +54,9 @@ func (a *announcer) tell(task *drivers.TaskConfig, message string, annotations .
 
 // TaskEvents streams the events of all tasks until ctx ends.
 func (p *Plugin) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
-	return p.announcer.eventer().TaskEvents(ctx)
+	events, err := p.announcer.eventer().TaskEvents(ctx)
+	if err == nil {
+		context.AfterFunc(ctx, p.agent.open(time.Now))
+	}
+	return events, err
 }

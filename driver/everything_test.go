@@ -244,17 +244,22 @@ func TestEveryImageOptionInDocker(t *testing.T) {
 	}, request)
 }
 
-// Without a login of the job's own, the client's are asked for one.
+// Without a login of the job's own, the client's are asked for one. A job that names
+// a registry only wants none.
 func TestNoImageOptionInDocker(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.config = "image_pull_timeout = \"7m\"\npull_activity_timeout = \"3m\""
-	for _, auth := range []string{``, `auth {}`, `auth { server_address = "registry.local:5000" }`} {
-		_, _, err := w.boot().StartTask(w.task(auth))
+	for hcl, auth := range map[string]*docker.Auth{
+		``: nil, `auth {}`: nil,
+		`auth { server_address = "registry.local:5000" }`: {ServerAddress: "registry.local:5000"},
+		`auth { email = "e@example.org" }`:                {},
+	} {
+		_, _, err := w.boot().StartTask(w.task(hcl))
 		must.NoError(t, err)
 		request := w.engine.lastPull()
 		request.Progress = nil
-		must.Eq(t, docker.PullRequest{Ref: "local/app:1", Timeout: 7 * time.Minute, IdleTimeout: 3 * time.Minute}, request)
+		must.Eq(t, docker.PullRequest{Ref: "local/app:1", Timeout: 7 * time.Minute, IdleTimeout: 3 * time.Minute, Auth: auth}, request)
 	}
 }
 
@@ -268,8 +273,10 @@ func TestEveryPluginOption(t *testing.T) {
 		AllowPrivileged: true, AllowCaps: []string{"all"}, AllowRuntimes: []string{"runc", "nvidia-cdi"},
 		AllowedModes: AllowedModes{
 			PID: []string{"host"}, IPC: []string{"container:*"}, Userns: []string{"host"}, UTS: []string{"host"},
+			Cgroupns: []string{"host"}, Network: []string{"container:vpn"},
 		},
-		Volumes: Volumes{true, "z"}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
+		AllowedDevices: []string{"/dev/kfd", "/dev/vfio/*"},
+		Volumes:        Volumes{true, "z"}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
 		ExtraLabels: []string{"job_*"}, CompatLabels: true, DisableLogCollection: true,
 		Logging:    DefaultLogging{"journald", map[string]string{"tag": "x"}},
 		InfraImage: "local/pause:1", InfraImagePullTimeout: "1m", ImagePullTimeout: "9m", PullActivityTimeout: "3m",
@@ -291,6 +298,7 @@ func TestEveryPluginOption(t *testing.T) {
 	must.Eq(t, docker.Config{
 		Endpoint: "tcp://127.0.0.1:2376", Cert: "/c.pem", Key: "/k.pem", CA: "/ca.pem",
 		AuthConfigFile: "/auth.json", AuthHelper: "ecr-login", InfraImage: "local/pause:1",
+		InfraPinFile: "/opt/state/infra_image.json", SpoolDir: "/opt/state",
 	}, s.engine())
 }
 

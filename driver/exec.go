@@ -59,7 +59,7 @@ func (p *Plugin) ExecTaskStreaming(ctx context.Context, id string, options *driv
 }
 
 func (p *Plugin) execIn(id string, command []string) (*handle, *services, error) {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok {
 		return nil, nil, drivers.ErrTaskNotFound
 	}

@@ -4,7 +4,9 @@ package driver
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -103,7 +105,7 @@ func TestFaultConsulRestoredFromAnOldSnapshot(t *testing.T) {
 	w, agent := consulWorld(t)
 	client := agent.Client(t, "")
 	gone := allocator.Owner{Job: "gone", Task: "t", Alloc: "gone-alloc"}
-	must.NoError(t, w.table.Claim(t.Context(), gone, "1", []allocator.Booking{slice(gpuA, 3)}))
+	must.NoError(t, w.table.Claim(t.Context(), gone, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 3)}))
 	reader, _, err := client.Snapshot().Save(nil)
 	must.NoError(t, err)
 	old, err := io.ReadAll(reader)
@@ -195,4 +197,21 @@ func TestFaultValueEditedByHand(t *testing.T) {
 	must.False(t, structs.IsRecoverable(err))
 	task, _ := w.started(d, slice(gpuB, 1))
 	must.NoError(t, d.DestroyTask(task.ID, true))
+}
+
+// The same histories as in memory, over a table in a real Consul.
+func TestFaultHistoriesOnConsul(t *testing.T) {
+	t.Parallel()
+	histories, length := 3, 300
+	if testing.Short() {
+		histories, length = 1, 100
+	}
+	seed := rand.Uint64()
+	for n := range histories {
+		t.Run(fmt.Sprint("seed ", seed+uint64(n)), func(t *testing.T) {
+			t.Parallel()
+			w, _ := consulWorld(t)
+			newHistory(t, w, seed+uint64(n)).run(length)
+		})
+	}
 }

@@ -2,11 +2,12 @@ package driver
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"nomad-gpu-mem/driver/taskfile"
 )
 
 // fifo is the writing end of one of Nomad's log pipes.
@@ -15,7 +16,7 @@ import (
 // there. So it is opened in the way that does not wait, and tried again.
 type fifo struct {
 	path string
-	dir  string   // the allocation's; what is in it is reached without following a link out of it
+	dir  string   // the allocation's; what is in it is reached without following a link
 	file *os.File // nil while not open
 
 	taken int // bytes that the pipe has of data that was not delivered to its end
@@ -29,9 +30,8 @@ func (f *fifo) open() error {
 		return err
 	}
 	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeNamedPipe == 0 && f.path != os.DevNull {
-		_ = file.Close()
-		return fmt.Errorf("%s is not a pipe of Nomad's log collector", f.path)
+	if err != nil {
+		return errors.Join(err, file.Close())
 	}
 	if f.file != nil {
 		if before, err := f.file.Stat(); err != nil || !os.SameFile(before, info) {
@@ -44,17 +44,20 @@ func (f *fifo) open() error {
 }
 
 func (f *fifo) find() (*os.File, error) {
-	const flags = os.O_WRONLY | syscall.O_NONBLOCK
-	inside, err := filepath.Rel(f.dir, f.path)
-	if f.dir == "" || err != nil || !filepath.IsLocal(inside) {
-		return os.OpenFile(f.path, flags, 0)
+	if f.path == os.DevNull { // Nomad wants no logs of this stream
+		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	}
-	root, err := os.OpenRoot(f.dir)
+	from := f.dir
+	inside, err := filepath.Rel(from, f.path)
+	if from == "" || err != nil || !filepath.IsLocal(inside) {
+		from, inside = filepath.Dir(f.path), filepath.Base(f.path) // a place of Nomad's agent
+	}
+	dir, err := taskfile.OpenDir(from)
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
-	return root.OpenFile(inside, flags, 0)
+	defer dir.Close()
+	return dir.Pipe(inside)
 }
 
 // write delivers all of data. If it fails, the same data, and what comes after it, is to

@@ -21,7 +21,9 @@ const infoTimeout = 10 * time.Second
 // something changed. The channel stays open: Nomad would open another in a busy loop.
 func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
 	ch := make(chan *drivers.Fingerprint)
+	connected := p.agent.open(time.Now)
 	p.spawn(func() {
+		defer connected()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.ctx, cancel)()
@@ -33,7 +35,7 @@ func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, 
 				return
 			}
 			if next.HealthDescription != drivers.DriverHealthy {
-				p.logger.Warn("not all tasks can run on this node", "reason", next.HealthDescription)
+				p.logger.Warn("this node needs attention", "reason", next.HealthDescription)
 			}
 			select {
 			case ch <- next:
@@ -71,7 +73,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 	return &drivers.Fingerprint{
 		Attributes:        nodeAttributes(p.name, s.settings, info),
 		Health:            drivers.HealthStateHealthy,
-		HealthDescription: describe(s.settings, info, before.table),
+		HealthDescription: describe(s.settings, info, before.table, s.unsafeToolkit(ctx, info)),
 	}
 }
 
@@ -95,7 +97,7 @@ func away(seen bool, err error) *drivers.Fingerprint {
 // describe says what people should know of a healthy driver. Without the NVIDIA
 // runtime or the allocation table it still runs tasks that need no GPU, so it stays
 // healthy: Nomad would place none of them on an unhealthy driver.
-func describe(s settings, info docker.Info, table error) string {
+func describe(s settings, info docker.Info, table error, unsafe string) string {
 	var missing []string
 	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
 		missing = append(missing, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
@@ -106,10 +108,16 @@ func describe(s settings, info docker.Info, table error) string {
 	if table != nil {
 		missing = append(missing, fmt.Sprintf("the allocation table does not answer: %v", table))
 	}
-	if len(missing) == 0 {
-		return drivers.DriverHealthy
+	switch {
+	case len(missing) > 0:
+		if unsafe != "" {
+			missing = append(missing, unsafe)
+		}
+		return "Healthy for tasks without GPU memory only: " + strings.Join(missing, "; ")
+	case unsafe != "":
+		return "Healthy, but " + unsafe
 	}
-	return "Healthy for tasks without GPU memory only: " + strings.Join(missing, "; ")
+	return drivers.DriverHealthy
 }
 
 func nodeAttributes(driver string, s settings, info docker.Info) map[string]*pstructs.Attribute {

@@ -31,7 +31,7 @@ func TestGPUNodesAreDockersOwn(t *testing.T) {
 			"Model: \t\t NVIDIA H200\nIRQ:   \t\t 255\nGPU UUID: \t %s\nBus Location: \t 0000:%02d:00.0\nDevice Minor: \t %d\nGPU Excluded:\t No\n",
 			uuid, slot, slot), 0o600))
 	}
-	host := hostDevices{root}
+	host := hostDevices{root: root}
 	node := func(path string) container.DeviceMapping {
 		return container.DeviceMapping{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"}
 	}
@@ -49,5 +49,5 @@ func TestGPUNodesAreDockersOwn(t *testing.T) {
 	} {
 		must.Eq(t, c.want, host.gpuNodes(c.gpus), must.Sprint(c.gpus))
 	}
-	must.Nil(t, hostDevices{t.TempDir()}.gpuNodes([]allocator.GPUID{"GPU-a"}), must.Sprint("no NVIDIA driver here"))
+	must.Nil(t, hostDevices{root: t.TempDir()}.gpuNodes([]allocator.GPUID{"GPU-a"}), must.Sprint("no NVIDIA driver here"))
 }

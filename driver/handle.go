@@ -26,6 +26,7 @@ type TaskState struct {
 	Image         string // ID
 	Attempt       string
 	Bookings      []Slice
+	Begun         time.Time // when the attempt began; zero in the handles of older versions
 	DriverNetwork *drivers.DriverNetwork
 	StartedAt     time.Time
 	TTY           bool
@@ -49,6 +50,7 @@ type handle struct {
 	bookings  []allocator.Booking
 	container string      // ID
 	engine    string      // ID of the Docker engine that has it
+	begun     time.Time   // when its attempt began
 	seen      atomic.Bool // this process has seen the container run
 	image     string      // ID
 	network   *drivers.DriverNetwork
@@ -65,6 +67,8 @@ type handle struct {
 	exited chan struct{} // closed once exit is set
 	exit   exit
 
+	mentions mentions // Nomad's calls about the task
+
 	claimMu sync.Mutex // held while the claim is asserted
 	over    bool       // under claimMu: the claim may not be asserted any more
 	trouble string     // under claimMu: why it could not be asserted the last time
@@ -78,6 +82,7 @@ func newHandle(ctx context.Context, task *drivers.TaskConfig, bookings []allocat
 		engine:    engine,
 		image:     found.Image,
 		startedAt: found.StartedAt,
+		begun:     found.StartedAt,
 		tty:       found.TTY,
 		logged:    make(chan struct{}),
 		exited:    make(chan struct{}),
@@ -93,7 +98,7 @@ type exit struct {
 }
 
 func (h *handle) attempt() attempt {
-	a := attempt{ID: h.task.ID, Owner: ownerOf(h.task), GPUs: gpusOf(h.bookings), Begun: h.startedAt, Engine: h.engine}
+	a := newAttempt(h.task, h.bookings, h.begun, h.engine)
 	if h.builtin {
 		a.Container = h.container
 	}
@@ -142,6 +147,7 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 		Engine:        h.engine,
 		Image:         h.image,
 		Attempt:       h.task.ID,
+		Begun:         h.begun,
 		DriverNetwork: h.network,
 		StartedAt:     h.startedAt,
 		TTY:           h.tty,
@@ -156,6 +162,15 @@ func (h *handle) nomadHandle() (*drivers.TaskHandle, error) {
 		return nil, fmt.Errorf("cannot encode the task's state for Nomad: %w", err)
 	}
 	return out, nil
+}
+
+// begun is when the attempt began. The handle of an older version tells only when its
+// container did, which is later, but before the next attempt.
+func (s TaskState) begun() time.Time {
+	if s.Begun.IsZero() {
+		return s.StartedAt
+	}
+	return s.Begun
 }
 
 // bookings turns the kept slices back into bookings.

@@ -108,6 +108,7 @@ func (w *world) newPlugin() *Plugin {
 		recovery:    50 * time.Millisecond,
 		pool:        10 * time.Millisecond,
 		settling:    200 * time.Millisecond,
+		lonely:      time.Hour,
 	}
 	return p
 }

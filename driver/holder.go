@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,6 +42,9 @@ const (
 
 	// holderTime is what an answer may take; the process may have to start first.
 	holderTime = 10 * time.Second
+
+	holderTries = 3                     // of a message, each with a process of its own if need be
+	holderRetry = 20 * time.Millisecond // between two looks at the lock
 )
 
 // A message is one of these and the task; an answer is one byte.
@@ -62,15 +67,42 @@ func (h *holder) hold(task string, files ...*os.File) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.tell(holdMessage+task, pipes) == nil {
-		return nil
-	}
-	// There is none, or it was just about to end.
-	conn, err := h.start()
+	unlock, err := h.lock()
 	if err != nil {
-		return fmt.Errorf("cannot start the process that holds log pipes: %w", err)
+		return fmt.Errorf("cannot lock the start of the process that holds log pipes: %w", err)
 	}
-	return send(conn, holdMessage+task, pipes)
+	defer unlock()
+	var failed []error
+	for range holderTries {
+		if h.tell(holdMessage+task, pipes) == nil {
+			return nil
+		}
+		// There is none, or it was just about to end.
+		conn, err := h.start()
+		if err != nil {
+			return fmt.Errorf("cannot start the process that holds log pipes: %w", err)
+		}
+		if err = send(conn, holdMessage+task, pipes); err == nil {
+			return nil
+		}
+		failed = append(failed, err)
+	}
+	return fmt.Errorf("the process that holds log pipes does not answer: %w", errors.Join(failed...))
+}
+
+// lock keeps other processes of the plugin from starting a holder at the same time: the
+// second would take the socket of the first.
+func (h *holder) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(h.socket), 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), holderTime)
+	defer cancel()
+	lock := flock.New(h.socket+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, holderRetry); err != nil {
+		return nil, err
+	}
+	return func() { _ = lock.Close() }, nil
 }
 
 // release lets go of a task's pipes.
@@ -93,7 +125,7 @@ func (h *holder) tell(message string, pipes []*os.File) error {
 // start starts the process and returns a connection to it, which it finds waiting: it
 // would end if there was none.
 func (h *holder) start() (*net.UnixConn, error) {
-	if err := errors.Join(os.MkdirAll(filepath.Dir(h.socket), 0o700), os.RemoveAll(h.socket)); err != nil {
+	if err := os.RemoveAll(h.socket); err != nil {
 		return nil, err
 	}
 	listener, err := net.ListenUnix(holderNetwork, h.address())

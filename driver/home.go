@@ -79,7 +79,7 @@ const (
 func (h *home) whose(gpu allocator.GPUID, claim allocator.Claim) whose {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	sameName := claim.NodeName == h.name || h.name == "" && claim.NodeName == h.host
+	sameName := claim.IsOn(h.name) || h.name == "" && claim.IsOn(h.host)
 	switch {
 	case claim.State != allocator.Claimed && claim.State != allocator.Running:
 		return unknown // a person's, or a planner's

@@ -1,32 +1,33 @@
 package driver
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// hostDevices tells which device nodes of the host a job may have. root is the
-// host's file system.
-type hostDevices struct{ root string }
+// hostDevices decides which device nodes of the host a job may have.
+type hostDevices struct {
+	root    string   // the host's file system
+	allowed []string // globs of the operator's allowed_devices
+}
 
 // onlyByBlocks ends every refusal of a GPU.
 const onlyByBlocks = "GPUs are given by device blocks only"
 
-// nodes returns the device nodes that a job means by path: the one that it leads to,
-// or all those below a directory. at is where path leads. They are what Docker is to be
-// given, for it would follow links anew, to wherever they lead by then.
+// nodes returns the device nodes that a job asked for by path: the one that it leads to,
+// or all those below a directory. at is where path leads. Docker is given these, since
+// it would follow links once more, to wherever they lead by then.
 //
 // Only what root alone can change counts: a task can make nodes and links in its own
 // directories, of any device and under any name.
-func (h hostDevices) nodes(path string) (at string, nodes []string, err error) {
+func (h hostDevices) nodes(asked string) (at string, nodes []string, err error) {
+	path := asked
 	if !filepath.IsAbs(path) {
 		return "", nil, fmt.Errorf("%q is not a path; %s", path, onlyByBlocks)
 	}
@@ -40,19 +41,19 @@ func (h hostDevices) nodes(path string) (at string, nodes []string, err error) {
 	if err := h.settled(top); err != nil {
 		return "", nil, fmt.Errorf("%s: %w", path, err)
 	}
-	err = filepath.WalkDir(top, func(node string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return nil // what cannot be read holds nothing that could be handed out
-		case entry.IsDir() && h.settled(filepath.Join(node, "x")) != nil:
+		case entry.IsDir() && h.settled(filepath.Join(path, "x")) != nil:
 			return fs.SkipDir
 		case entry.Type()&fs.ModeDevice == 0:
 			return nil
 		}
-		if err := h.checkNode(node); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if err := h.checkNode(path); err != nil {
+			return fmt.Errorf("%s: %w", asked, err)
 		}
-		nodes = append(nodes, h.outside(node))
+		nodes = append(nodes, h.outside(path))
 		return nil
 	})
 	if err == nil && len(nodes) == 0 {
@@ -86,30 +87,64 @@ func (h hostDevices) outside(path string) string {
 	return filepath.Join("/", strings.TrimPrefix(path, h.root))
 }
 
-// checkNode refuses a node of the NVIDIA driver. A name proves nothing, and so the
-// device number counts: by the driver that it belongs to or, for a graphics node, by
-// the vendor of its PCI device.
-func (h hostDevices) checkNode(node string) error {
-	var stat unix.Stat_t
-	if err := unix.Lstat(node, &stat); err != nil {
+// checkNode refuses a node of the NVIDIA driver or of an NVIDIA GPU, always, and any
+// other that neither is harmless nor was allowed by the operator. A name proves nothing:
+// the type and the device number count.
+func (h hostDevices) checkNode(path string) error {
+	n, err := h.look(path)
+	if err != nil {
 		return err
 	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFCHR {
+	if err := h.checkMake(n); err != nil {
+		return err
+	}
+	if h.harmless(n) || matchesAny(h.allowed, n.path) {
 		return nil
 	}
-	major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
-	name := fmt.Sprintf("%s (device %d:%d)", h.outside(node), major, minor)
-	if h.nvidiaMajors()[major] {
-		return fmt.Errorf("%s belongs to the NVIDIA driver: %s", name, onlyByBlocks)
+	return fmt.Errorf("%s is not a device that jobs may have: this client's operator may add it to allowed_devices", n)
+}
+
+// node is a device node, by what the kernel goes by.
+type node struct {
+	path         string // as the host names it
+	block        bool   // else a character device
+	major, minor uint32
+}
+
+func (n node) String() string {
+	kind := "device"
+	if n.block {
+		kind = "block device"
 	}
-	device := filepath.Join(h.root, "sys/dev/char", fmt.Sprintf("%d:%d", major, minor))
-	vendor, err := os.ReadFile(filepath.Join(device, "device/vendor"))
-	if strings.TrimSpace(string(vendor)) == nvidiaVendor {
-		return fmt.Errorf("%s belongs to an NVIDIA GPU: %s", name, onlyByBlocks)
+	return fmt.Sprintf("%s (%s %d:%d)", n.path, kind, n.major, n.minor)
+}
+
+func (h hostDevices) look(path string) (node, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return node{}, err
 	}
-	if major == graphicsMajor && err != nil {
+	return node{
+		path: h.outside(path), block: stat.Mode&unix.S_IFMT == unix.S_IFBLK, major: unix.Major(stat.Rdev), minor: unix.Minor(stat.Rdev),
+	}, nil
+}
+
+// checkMake refuses what belongs to the NVIDIA driver or to an NVIDIA GPU.
+func (h hostDevices) checkMake(n node) error {
+	if n.block {
+		return nil // NVIDIA has none
+	}
+	if h.nvidiaMajors()[n.major] {
+		return fmt.Errorf("%s belongs to the NVIDIA driver: %s", n, onlyByBlocks)
+	}
+	function, found := h.pciFunction(n)
+	if found && function.isGPU() || h.passesGPU(n.path) {
+		return fmt.Errorf("%s belongs to an NVIDIA GPU: %s", n, onlyByBlocks)
+	}
+	if n.major == graphicsMajor && !found {
+		device := filepath.Join(h.root, "sys/dev/char", fmt.Sprintf("%d:%d", n.major, n.minor))
 		if _, err := os.Stat(device); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is a graphics device of unknown make: %s", name, onlyByBlocks)
+			return fmt.Errorf("%s is a graphics device of unknown make: %s", n, onlyByBlocks)
 		}
 	}
 	return nil
@@ -124,17 +159,7 @@ const (
 // nvidiaMajors are the major numbers of the NVIDIA driver's character devices, such as
 // nvidia-uvm and nvidia-caps.
 func (h hostDevices) nvidiaMajors() map[uint32]bool {
-	majors := map[uint32]bool{nvidiaMajor: true}
-	file, err := os.Open(filepath.Join(h.root, "proc/devices"))
-	if err != nil {
-		return majors
-	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan() && lines.Text() != "Block devices:"; {
-		number, name, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
-		if major, err := strconv.ParseUint(number, 10, 32); err == nil && strings.HasPrefix(name, "nvidia") {
-			majors[uint32(major)] = true
-		}
-	}
+	majors := h.majors(func(name string) bool { return strings.HasPrefix(name, "nvidia") })
+	majors[nvidiaMajor] = true
 	return majors
 }

@@ -8,7 +8,7 @@ import (
 
 // InspectTask tells what is known of a task, without asking the daemon.
 func (p *Plugin) InspectTask(id string) (*drivers.TaskStatus, error) {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok {
 		return nil, drivers.ErrTaskNotFound
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
 )
@@ -29,7 +30,11 @@ type attempt struct {
 	ID    string            `json:"id"` // Nomad's task config ID, new for each start
 	Owner allocator.Owner   `json:"owner"`
 	GPUs  []allocator.GPUID `json:"gpus,omitempty"`
-	Begun time.Time         `json:"begun"`
+	// Units are the units on each of GPUs. A record of an older version has none.
+	Units map[allocator.GPUID]allocator.UnitSet `json:"units,omitempty"`
+	Begun time.Time                             `json:"begun"`
+	// Boot is the ID of the machine's boot in which the attempt began. Empty: not known.
+	Boot string `json:"boot,omitempty"`
 	// Engine is the ID of the Docker engine that has the container. Empty: not known.
 	Engine string `json:"engine,omitempty"`
 	// Container is the ID of the container if it carries none of our labels, since Nomad's
@@ -38,6 +43,26 @@ type attempt struct {
 	Over      bool   `json:"over"` // the task has ended: remove the container, release the claim
 	// Ended is when that was known first.
 	Ended time.Time `json:"ended,omitzero"`
+	// Released: the container does not run and the claims are released; only the container
+	// is still to be removed.
+	Released bool `json:"released,omitempty"`
+}
+
+// newAttempt is a start of a task that has these bookings.
+func newAttempt(task *drivers.TaskConfig, bookings []allocator.Booking, begun time.Time, engine string) attempt {
+	a := attempt{ID: task.ID, Owner: ownerOf(task), GPUs: gpusOf(bookings), Begun: begun, Engine: engine}
+	for _, b := range bookings {
+		if a.Units == nil {
+			a.Units = map[allocator.GPUID]allocator.UnitSet{}
+		}
+		a.Units[b.GPU] = b.Units
+	}
+	return a
+}
+
+// inTable is the attempt as the table knows it.
+func (a attempt) inTable() allocator.Attempt {
+	return allocator.Attempt{ID: a.ID, Begun: a.Begun, Engine: a.Engine}
 }
 
 func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }
@@ -119,6 +144,15 @@ func (j journal) read(id string) (a attempt, found bool, err error) {
 // list returns the IDs of all attempts whose records can be read, and an error that
 // names the other records.
 func (j journal) list() (ids []string, err error) {
+	all, err := j.all()
+	for _, a := range all {
+		ids = append(ids, a.ID)
+	}
+	return ids, err
+}
+
+// all returns the records that can be read, and an error that names the others.
+func (j journal) all() (attempts []attempt, err error) {
 	entries, err := os.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -137,11 +171,14 @@ func (j journal) list() (ids []string, err error) {
 		case err != nil:
 			bad = append(bad, err)
 		default:
-			ids = append(ids, a.ID)
+			attempts = append(attempts, a)
 		}
 	}
-	return ids, errors.Join(bad...)
+	return attempts, errors.Join(bad...)
 }
+
+// errDamaged is returned for a record that was read and is not one.
+var errDamaged = errors.New("the record of a task is damaged")
 
 func readAttempt(path string) (a attempt, err error) {
 	text, err := os.ReadFile(path)
@@ -149,10 +186,10 @@ func readAttempt(path string) (a attempt, err error) {
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("%s: %w", path, err)
+		return a, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 	}
 	if a.ID == "" || a.Owner.Alloc == "" {
-		return a, fmt.Errorf("%s names no task", path)
+		return a, fmt.Errorf("%s: %w: it names no task", path, errDamaged)
 	}
 	return a, nil
 }

@@ -24,8 +24,7 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		_ = endBuiltinLogger(h.logger)
 		return
 	}
-	dir := h.task.TaskDir().Dir
-	saved, position, err := openCheckpoint(dir, h.container)
+	saved, position, err := s.keeper.checkpoints.open(h.task.ID, h.container)
 	if err != nil {
 		p.logger.Warn("logs are copied from their beginning", "task_id", h.task.ID, "error", err)
 	}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
-
-	"nomad-gpu-mem/driver/docker"
 )
 
 // collector reads a pipe as Nomad's log collector does: until its last writer is
@@ -130,43 +128,4 @@ func TestLogsOfAnUnreadableLogDriver(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	eventually(t, func() bool { return d.told("No logs: the task's log driver cannot be read back") })
-}
-
-func TestCheckpoint(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	c, position, err := openCheckpoint(dir, "c1")
-	must.NoError(t, err)
-	must.Eq(t, docker.LogPosition{}, position)
-	defer c.close()
-
-	for count := range 3 {
-		want := docker.LogPosition{Stdout: docker.LogMark{Time: time.Unix(5, 7).UTC(), Count: 12 - 5*count}}
-		must.NoError(t, c.save(want))
-		again, position, err := openCheckpoint(dir, "c1")
-		must.NoError(t, err)
-		must.Eq(t, want, position)
-		again.close()
-	}
-
-	other, position, err := openCheckpoint(dir, "c2")
-	must.NoError(t, err)
-	must.Eq(t, docker.LogPosition{}, position, must.Sprint("another container begins anew"))
-	other.close()
-}
-
-// A task may plant a link where the file is to be: it must not be followed.
-func TestCheckpointFollowsNoLinkOutOfTheTaskDirectory(t *testing.T) {
-	t.Parallel()
-	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-	must.NoError(t, os.WriteFile(outside, []byte("keep"), 0o600))
-	must.NoError(t, os.Symlink(outside, filepath.Join(dir, checkpointFile)))
-	_, _, err := openCheckpoint(dir, "c")
-	must.Error(t, err)
-	file, err := os.Open(outside)
-	must.NoError(t, err)
-	defer file.Close()
-	text, err := io.ReadAll(file)
-	must.NoError(t, err)
-	must.Eq(t, "keep", string(text))
 }

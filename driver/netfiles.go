@@ -5,76 +5,70 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/hashicorp/nomad/drivers/shared/resolvconf"
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/taskfile"
 )
 
-// networkFiles writes the hosts and resolv.conf files of a task in a group's network,
-// where Docker writes none. A task that chose another network gets Docker's.
-func (s *start) networkFiles() error {
+const (
+	hostsFile  = "hosts"       // in the allocation's directory
+	dnsFile    = "resolv.conf" // in the task's
+	mostOfFile = 1 << 20       // bytes that are read of a hosts file, which tasks can write to
+)
+
+// planNetworkFiles checks what the hosts and resolv.conf files of a task will say, and
+// adds their mounts to the order. It writes nothing: the files are written once the whole
+// job has passed its checks. A group's network has them since Docker writes none there; a
+// task that chose another network gets Docker's.
+func (s *start) planNetworkFiles() error {
 	if s.task.DNS != nil {
-		dns, err := resolvConf(s.task)
+		text, err := resolvConf(s.task.DNS)
 		if err != nil {
-			return fmt.Errorf("cannot write the task's resolv.conf: %w", err)
+			return err
 		}
-		s.order.files = append(s.order.files, dns)
+		path := filepath.Join(s.task.Name, dnsFile)
+		s.order.files = append(s.order.files, &drivers.MountConfig{
+			TaskPath: "/etc/resolv.conf", HostPath: filepath.Join(s.task.AllocDir, path), Readonly: true, PropagationMode: "private",
+		})
+		s.netFiles = append(s.netFiles, func() error { return replaceFile(s.task.AllocDir, path, text) })
 	}
 	if s.task.NetworkIsolation == nil || s.order.job.NetworkMode != "" {
 		return nil
 	}
-	hosts, err := s.services.hosts.mount(s.task.AllocDir, s.task.NetworkIsolation, s.order.job.ExtraHosts)
+	hosts := hostsOf(s.task.NetworkIsolation, s.order.job.ExtraHosts)
+	mount, err := s.services.hosts.plan(s.task.AllocDir, hosts)
 	if err != nil {
-		return fmt.Errorf("cannot write the group's hosts file: %w", err)
+		return fmt.Errorf("the group's hosts file: %w", err)
 	}
-	if hosts != nil {
-		s.order.files = append(s.order.files, hosts)
+	if mount != nil {
+		s.order.files = append(s.order.files, mount)
+		s.netFiles = append(s.netFiles, func() error { return s.services.hosts.write(s.task.AllocDir, hosts) })
 	}
 	return nil
 }
 
-// resolvConf writes what the group's dns block says. It is made aside and then put in
-// place: in the task's directory may be a link that the task made.
-func resolvConf(task *drivers.TaskConfig) (*drivers.MountConfig, error) {
-	aside, err := os.MkdirTemp("", "resolv.conf-")
-	if err != nil {
-		return nil, err
+// writeNetworkFiles writes what planNetworkFiles has planned.
+func (s *start) writeNetworkFiles() error {
+	for _, write := range s.netFiles {
+		if err := write(); err != nil {
+			return fmt.Errorf("cannot write a file of the group's network: %w", err)
+		}
 	}
-	defer func() { _ = os.RemoveAll(aside) }()
-	made, err := resolvconf.GenerateDNSMount(aside, task.DNS)
-	if err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(made.HostPath)
-	if err != nil {
-		return nil, err
-	}
-	name, dir := filepath.Base(made.HostPath), task.TaskDir().Dir
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	made.HostPath = filepath.Join(dir, name)
-	return made, replace(root, name, text)
+	return nil
 }
 
-// replace puts a new file in the place of whatever has the name.
-func replace(root *os.Root, name string, text []byte) error {
-	if err := root.RemoveAll(name); err != nil {
-		return err
-	}
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+func replaceFile(allocDir, path, text string) error {
+	dir, err := taskfile.OpenDir(allocDir)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(text)
-	return errors.Join(err, file.Close())
+	defer dir.Close()
+	return dir.Replace(path, []byte(text), 0o644)
 }
 
 // hostsFiles writes the hosts files that the tasks of a group share.
@@ -82,56 +76,78 @@ type hostsFiles struct {
 	mu sync.Mutex // tasks of a group start at the same time
 }
 
-const hostsFile = "hosts" // in the allocation's directory
+// hosts is what a task adds to its group's hosts file.
+type hosts struct {
+	own   *drivers.HostsConfig // the group's address; nil if Nomad does not tell it
+	extra []string             // "name:address"
+	group bool                 // the task shares a group's network
+}
 
-// mount brings the group's hosts file up to date and returns its mount, or nil if there
-// is nothing to write into one. Tasks may have changed the file, and those that run have
-// it mounted: lines of theirs stay, and so does the file itself.
-//
-// Nomad tells the group's address only when it has just furnished the network. If it did
-// so before a restart of its agent, the file knows it; and if it had to do so once more,
-// the address in the file is an old one.
-func (f *hostsFiles) mount(allocDir string, spec *drivers.NetworkIsolationSpec, extra []string) (*drivers.MountConfig, error) {
-	if spec.Mode != drivers.NetIsolationModeGroup {
-		return nil, nil
-	}
+func hostsOf(spec *drivers.NetworkIsolationSpec, extra []string) hosts {
+	return hosts{own: spec.HostsConfig, extra: extra, group: spec.Mode == drivers.NetIsolationModeGroup}
+}
+
+// plan returns the mount of the group's hosts file, or nil if there is nothing to write
+// into one.
+func (f *hostsFiles) plan(allocDir string, h hosts) (*drivers.MountConfig, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	root, err := os.OpenRoot(allocDir)
+	dir, err := taskfile.OpenDir(allocDir)
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
-	before, err := readRegular(root, hostsFile)
-	if err != nil {
-		return nil, err
-	}
-	after, err := hostsText(string(before), spec.HostsConfig, extra)
+	defer dir.Close()
+	_, after, err := h.text(dir)
 	if err != nil || after == "" {
 		return nil, err
 	}
-	switch {
-	case before == nil:
-		err = replace(root, hostsFile, []byte(after))
-	case after != string(before):
-		err = root.WriteFile(hostsFile, []byte(after), 0o644)
-	}
 	return &drivers.MountConfig{
 		TaskPath: "/etc/hosts", HostPath: filepath.Join(allocDir, hostsFile), PropagationMode: "private",
-	}, err
+	}, nil
 }
 
-// readRegular reads a file, or returns nil if there is none or something else.
-func readRegular(root *os.Root, name string) ([]byte, error) {
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return nil, nil
+// write brings the group's hosts file up to date. Tasks may have changed the file, and
+// those that run have it mounted: their lines stay, and so does the file itself.
+//
+// Nomad reports the group's address only when it has just set up the network. If it did
+// so before a restart of its agent, the file has it; and if it had to do so once more,
+// the address in the file is an old one.
+func (f *hostsFiles) write(allocDir string, h hosts) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir, err := taskfile.OpenDir(allocDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	before, after, err := h.text(dir)
+	if err != nil || after == before {
+		return err
+	}
+	if before != "" {
+		err = dir.Overwrite(hostsFile, []byte(after))
+	}
+	if before == "" || errors.Is(err, taskfile.ErrKind) {
+		err = dir.Replace(hostsFile, []byte(after), 0o644)
+	}
+	return err
+}
+
+// text is the content of the group's hosts file as it is and as it is to be. What is not
+// a file counts as none: a task made it.
+func (h hosts) text(dir *taskfile.Dir) (before, after string, err error) {
+	if !h.group {
+		return "", "", nil
+	}
+	text, err := dir.ReadFile(hostsFile, mostOfFile)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, taskfile.ErrKind) {
+		err = nil
 	}
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	text, err := root.ReadFile(name)
-	return text, err
+	after, err = hostsText(string(text), h.own, h.extra)
+	return string(text), after, err
 }
 
 const (
@@ -158,7 +174,10 @@ func hostsText(before string, own *drivers.HostsConfig, extra []string) (string,
 	}
 	lines := strings.Split(strings.TrimRight(before, "\n"), "\n")
 	if known {
-		entry := own.Address + " " + own.Hostname
+		entry, err := ownEntry(own)
+		if err != nil {
+			return "", err
+		}
 		if at := slices.Index(lines, ownHostMark); at < 0 {
 			lines = append(lines, ownHostMark, entry)
 		} else {
@@ -168,7 +187,7 @@ func hostsText(before string, own *drivers.HostsConfig, extra []string) (string,
 	for _, text := range extra {
 		name, address, _ := strings.Cut(text, ":")
 		ip := net.ParseIP(strings.Trim(address, "[]"))
-		if name == "" || ip == nil {
+		if !isWord(name) || ip == nil {
 			return "", fmt.Errorf("config.extra_hosts: %q is not a name and an IP address; "+
 				"in a group's network, host-gateway is not known", text)
 		}
@@ -177,4 +196,11 @@ func hostsText(before string, own *drivers.HostsConfig, extra []string) (string,
 		}
 	}
 	return strings.Join(lines, "\n") + "\n", nil
+}
+
+func ownEntry(own *drivers.HostsConfig) (string, error) {
+	if net.ParseIP(own.Address) == nil || !isWord(own.Hostname) {
+		return "", fmt.Errorf("network.hostname: %q at %q is not a host name and an IP address", own.Hostname, own.Address)
+	}
+	return own.Address + " " + own.Hostname, nil
 }

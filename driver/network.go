@@ -36,6 +36,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 		Name:        sandboxName(allocID),
 		Hostname:    hostname,
 		Labels:      map[string]string{labelSandbox: allocID},
+		Env:         []string{visibleDevices + "=" + noDevices}, // over what its image says
 		PullTimeout: s.settings.infraTimeout,
 		IdleTimeout: s.settings.pullIdle,
 	})

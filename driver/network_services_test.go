@@ -16,18 +16,10 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// cli runs Docker's own command.
-func cli(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("docker", args...).CombinedOutput()
-	must.NoError(t, err, must.Sprint(string(out)))
-	return strings.TrimSpace(string(out))
-}
-
 // furnish puts an interface into a group's network, as Nomad does, with an address.
 func furnish(t *testing.T, sandbox, address string) {
 	t.Helper()
-	pid := cli(t, "inspect", "--format", "{{.State.Pid}}", sandbox)
+	pid := dockerCommand(t, "inspect", "--format", "{{.State.Pid}}", sandbox)
 	for _, args := range [][]string{
 		{"link", "add", "eth0", "type", "veth", "peer", "name", "eth1"}, {"addr", "add", address + "/24", "dev", "eth0"}, {"link", "set", "eth0", "up"},
 	} {
@@ -80,7 +72,7 @@ func TestServiceGroupNetwork(t *testing.T) {
 	must.Eq(t, spec.Path, again.Path)
 	must.StrContains(t, look(again, ``), "10.99.0.1 together\n") // without Nomad's word for it
 
-	cli(t, "restart", "--time", "0", spec.Labels[sandboxContainer])
+	dockerCommand(t, "restart", "--time", "0", spec.Labels[sandboxContainer])
 	task, _ := w.script(`true`, ``)
 	task.NetworkIsolation = spec
 	_, _, err := d.StartTask(task)
@@ -97,20 +89,21 @@ func TestServiceGroupNetwork(t *testing.T) {
 func TestServiceNetworkModes(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
+	w.config += "\nallowed_modes { network = [\"container:*\"] }"
 	d := w.boot()
 	own := "driver-test-" + uuid.Short()
-	cli(t, "network", "create", "--subnet", "10.213.77.0/24", own)
-	t.Cleanup(func() { cli(t, "network", "rm", own) })
+	dockerCommand(t, "network", "create", "--subnet", "10.212.77.0/24", own)
+	t.Cleanup(func() { dockerCommand(t, "network", "rm", own) })
 
 	server, _ := w.script(`while true; do echo hello | nc -l -p 80; done`, `
 		network_mode = "`+own+`"
 		network_aliases = ["web", "www"]
-		ipv4_address = "10.213.77.9"
+		ipv4_address = "10.212.77.9"
 		mac_address = "02:68:b3:29:da:98"`)
 	_, network := d.run(t, server)
-	must.Eq(t, "10.213.77.9", network.IP)
+	must.Eq(t, "10.212.77.9", network.IP)
 	must.True(t, network.AutoAdvertise)
-	id := cli(t, "ps", "--quiet", "--no-trunc", "--filter", "label="+labelAttempt+"="+server.ID)
+	id := dockerCommand(t, "ps", "--quiet", "--no-trunc", "--filter", "label="+labelAttempt+"="+server.ID)
 	name := containerName(server)
 
 	for _, c := range []struct{ name, script, hcl, want string }{

@@ -11,9 +11,7 @@ import (
 
 const (
 	// orphanAge is how long Nomad may take to ask for a task whose container has
-	// ended. It is also how old an attempt without a container must be to be taken
-	// for dead while another process of the plugin may be at work on it: a start
-	// claims for claim_timeout at most, and then creates the container.
+	// ended.
 	orphanAge = 10 * time.Minute
 	// residueAge is what a daemon may take to complete what a process had asked of
 	// it that is dead by now.
@@ -23,20 +21,16 @@ const (
 // isOver reports whether an attempt that nobody looks after has to be brought to its
 // end, though nobody said that it is over.
 //
-// If this process is the only one, then nobody is at work on the attempt: what has no
-// container will never have one, and what has one that never ran will not run. Nomad
-// may still repeat the start, which takes custody and claims anew. A container that
-// has ended is left for a while to Nomad, which wants to know how. One that runs is the
-// dangling loop's business.
+// Only the sole process of the plugin decides that: an earlier one may still be in the
+// start. What has no container then will never have one, and what has one that never
+// ran will not run. Nomad may still repeat the start, which takes custody and claims
+// again. A container that has ended is left for a while to Nomad, which wants to know
+// how. One that runs is the dangling loop's business.
 func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, error) {
 	if a.Over {
 		return true, nil
 	}
-	patient := now.Sub(a.Begun) < orphanAge
-	if since, alone := k.tenancy.sole(now); alone && now.Sub(since) >= residueAge {
-		patient = false
-	}
-	if patient {
+	if since, sole := k.tenancy.sole(now); !sole || now.Sub(since) < residueAge {
 		return false, nil
 	}
 	containers, err := k.containers(ctx, a)
@@ -50,15 +44,31 @@ func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, er
 
 func neverRan(c docker.Container) bool { return c.Status == "created" }
 
+// isResidue reports whether a container that has ended is of no use to anyone: no record
+// knows its attempt, and Nomad had the time to ask how it ended.
+func (k *keeper) isResidue(c docker.Container, now time.Time) bool {
+	if k.keepContainers || c.Labels[labelAttempt] == "" || now.Sub(k.since) < orphanAge {
+		return false
+	}
+	_, known, err := k.journal.read(c.Labels[labelAttempt])
+	return !known && err == nil
+}
+
+// mayRun reports whether a container is not known to have ended.
+func mayRun(c docker.Container) bool { return c.Running || neverRan(c) }
+
 // sweep settles the attempts that nobody looks after: those that are over, and those
 // whose container is gone because the machine or the plugin went down with it.
 func (k *keeper) sweep(ctx context.Context, now time.Time) {
 	if err := k.journal.tidy(now); err != nil {
 		k.logger.Warn("temporary files in state_dir cannot be removed", "error", err)
 	}
+	if err := k.checkpoints.sweep(k.journal.list); err != nil {
+		k.logger.Warn("log checkpoints of finished tasks cannot be removed from state_dir", "error", err)
+	}
 	ids, err := k.journal.list()
-	if err != nil {
-		k.logger.Error("some records of tasks cannot be read; remove them once their claims are released", "error", err)
+	if k.isNews("", err) {
+		k.logger.Error("some records of tasks cannot be read; the claims of those whose containers are gone are released all the same", "error", err)
 	}
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -68,19 +78,29 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 	}
 }
 
-// complain tells once why an attempt cannot be brought to its end, for that may last.
+// complain reports why an attempt cannot be brought to its end, and repeats nothing: that
+// may last.
 func (k *keeper) complain(id string, err error) {
+	if k.isNews(id, err) {
+		k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
+	}
+}
+
+// isNews notes the outcome of a try, and reports whether it is an error that differs from
+// the one before.
+func (k *keeper) isNews(id string, err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if err == nil {
 		delete(k.complaints, id)
-		return
+		return false
 	}
 	if k.complaints == nil {
 		k.complaints = map[string]string{}
 	}
-	if k.complaints[id] != err.Error() {
-		k.logger.Warn("a task's end is still to be completed", "task_id", id, "error", err)
-		k.complaints[id] = err.Error()
-	}
+	news := k.complaints[id] != err.Error()
+	k.complaints[id] = err.Error()
+	return news
 }
 
 func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
@@ -92,12 +112,12 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	if err != nil || !found {
 		return err
 	}
-	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	looking, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if over, err := k.isOver(settling, a, now); err != nil || !over {
+	if over, err := k.isOver(looking, a, now); err != nil || !over {
 		return err
 	}
-	if err := k.settle(settling, a); err != nil {
+	if err := k.settle(ctx, a); err != nil {
 		if a.Over && now.Sub(a.Ended) >= stuckAge {
 			err = errors.Join(err, k.lookForStuck(ctx, a))
 		}

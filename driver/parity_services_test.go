@@ -5,7 +5,6 @@ package driver
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -20,13 +19,6 @@ import (
 
 // These tests hold, on a real engine, what people know of Nomad's own Docker driver: how
 // tasks start, end and are held to their resources.
-
-func dockerCommand(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("docker", args...).CombinedOutput()
-	must.NoError(t, err, must.Sprintf("docker %v: %s", args, out))
-	return strings.TrimSpace(string(out))
-}
 
 // stopped stops a task and returns how it ended.
 func (d *driver) stopped(t *testing.T, task *drivers.TaskConfig, timeout time.Duration, signal string) *drivers.ExitResult {
@@ -172,32 +164,6 @@ func TestServicePullFromNowhere(t *testing.T) {
 	must.True(t, structs.IsRecoverable(err))
 	noContainer(t, task)
 	must.True(t, d.told("Downloading image"))
-}
-
-// An archive stands in for a registry. What was loaded from it goes when the last task
-// is gone that used it, also if a person removed the container.
-func TestServiceImageFromAnArchive(t *testing.T) {
-	t.Parallel()
-	w := realWorld(t)
-	w.config += "\n" + collecting
-	d := w.boot()
-	name := fmt.Sprintf("gpu-mem/loaded:%d", time.Now().UnixNano())
-	task, out := w.script(`echo written > $NOMAD_TASK_DIR/file; cat /local/file; while :; do sleep 0.05; done`,
-		fmt.Sprintf("image = %q\nload = \"app.tar\"", name))
-	task.Env["NOMAD_TASK_DIR"] = "/local"
-	made := dockerCommand(t, "create", os.Getenv("GPU_MEM_TEST_IMAGE"))
-	dockerCommand(t, "commit", "--message", name, made, name) // an image of its own
-	dockerCommand(t, "rm", made)
-	dockerCommand(t, "save", "--output", filepath.Join(task.TaskDir().LocalDir, "app.tar"), name)
-	dockerCommand(t, "image", "rm", name)
-
-	d.run(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "written") })
-	must.NotEq(t, "", dockerCommand(t, "image", "ls", "--quiet", name))
-	dockerCommand(t, "rm", "--force", containerName(task))
-	result := d.ended(t, task)
-	must.False(t, result.Successful())
-	eventually(t, func() bool { return dockerCommand(t, "image", "ls", "--quiet", name) == "" })
 }
 
 // What an earlier start left under the task's name makes way, running or not. Another

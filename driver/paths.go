@@ -1,12 +1,14 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
 	"path/filepath"
 	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/taskfile"
 )
 
 // hostPaths decides which paths of the host a job may use as sources.
@@ -29,71 +31,80 @@ func (b *blueprint) paths() hostPaths {
 // made the link itself in an earlier run.
 //
 // Docker resolves the path once more, by name, when it starts the container. Another
-// task of the same group that runs meanwhile, and has the directory mounted, may put a
-// link there in between; no name that Docker would take stands for what was checked.
-// Who must keep such jobs out can only forbid groups of several tasks.
+// task of the same group that runs meanwhile may put a link there in between, below a
+// directory that it can write to; no name that Docker would take stands for what was
+// checked. To keep such jobs out, an operator can only forbid groups of several tasks.
 func (p hostPaths) source(path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(p.taskDir, path)
+	path, inside, err := p.resolve(path)
+	if err != nil || inside == "" {
+		return path, err
 	}
-	path = filepath.Clean(path)
-	inside, err := filepath.Rel(p.allocDir, path)
-	if err != nil || !filepath.IsLocal(inside) {
-		if p.anywhere {
-			return path, nil
-		}
-		return "", fmt.Errorf("volumes are not enabled; cannot mount host path %q: "+
-			"use a path in the allocation's directory, or have the operator set volumes.enabled", path)
+	dir, err := taskfile.OpenDir(p.allocDir)
+	if err != nil {
+		return "", err
 	}
-	if err := staysInside(p.allocDir, inside); err != nil {
+	defer dir.Close()
+	if err := dir.Contains(inside); err != nil {
 		return "", fmt.Errorf("cannot use %q: %w", path, err)
 	}
 	return path, nil
 }
 
-// read returns the content of a file that a job means, on the same terms. Inside the
-// allocation's directory it is opened such that no link leads out of it meanwhile.
-func (p hostPaths) read(path string) ([]byte, error) {
-	path, err := p.source(path)
-	if err != nil {
-		return nil, err
+// resolve returns the absolute path that a job means, and the same path from the
+// allocation's directory, which is empty for a path outside of it.
+func (p hostPaths) resolve(path string) (absolute, inside string, err error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(p.taskDir, path)
 	}
-	inside, err := filepath.Rel(p.allocDir, path)
-	if err != nil || !filepath.IsLocal(inside) {
-		return os.ReadFile(path)
+	path = filepath.Clean(path)
+	inside, err = filepath.Rel(p.allocDir, path)
+	switch {
+	case err == nil && filepath.IsLocal(inside):
+		return path, inside, nil
+	case p.anywhere:
+		return path, "", nil
 	}
-	root, err := os.OpenRoot(p.allocDir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return root.ReadFile(inside)
+	return "", "", fmt.Errorf("volumes are not enabled; cannot mount host path %q: "+
+		"use a path in the allocation's directory, or have the operator set volumes.enabled", path)
 }
 
-// staysInside follows the longest existing part of path below dir. What does not
-// exist yet cannot lead anywhere.
-func staysInside(dir, path string) error {
-	root, err := os.OpenRoot(dir)
+// read returns the content of a file that a job means, on the same terms but for links:
+// inside the allocation's directory none is followed.
+func (p hostPaths) read(path string, most int64) ([]byte, error) {
+	path, inside, err := p.resolve(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer root.Close()
-	for {
-		_, err := root.Stat(path)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("it leaves the allocation's directory or cannot be followed: %w", err)
-		}
-		if _, err := root.Lstat(path); err == nil {
-			return fmt.Errorf("%s is a link to something that does not exist", path)
-		}
-		if path == "." {
-			return nil
-		}
-		path = filepath.Dir(path)
+	if inside == "" {
+		return taskfile.ReadHost(path, most)
 	}
+	dir, err := taskfile.OpenDir(p.allocDir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.ReadFile(inside, most)
+}
+
+// openArchive opens the image archive that a job names, in the task's local directory.
+func openArchive(task *drivers.TaskConfig, name string) (io.ReadCloser, error) {
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("config.load = %q is not a path in the task's local directory", name)
+	}
+	alloc, err := taskfile.OpenDir(task.AllocDir)
+	if err != nil {
+		return nil, err
+	}
+	defer alloc.Close()
+	inside, err := filepath.Rel(task.AllocDir, filepath.Join(task.TaskDir().LocalDir, name))
+	if err != nil {
+		return nil, err
+	}
+	archive, err := alloc.Open(inside)
+	if err != nil {
+		return nil, err
+	}
+	return archive, nil
 }
 
 // nvidiaRequests is a directory in containers that the NVIDIA runtime may read as a

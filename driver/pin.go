@@ -80,25 +80,30 @@ func fraction(b allocator.Booking) string {
 	return fmt.Sprintf("%.4f", math.Floor(share*10_000)/10_000)
 }
 
-// reservedKey reports whether a variable belongs to this driver or would let the
-// NVIDIA runtime show the container more than its slices. Such keys are taken out
-// of the task's and the image's environment.
+// reservedKey reports whether a variable belongs to this driver, or would let the NVIDIA
+// runtime show the container more than its slices. Such keys are taken out of the task's
+// and the image's environment.
 func reservedKey(key string) bool {
 	switch key {
 	case visibleDevices,
-		"NVIDIA_MIG_CONFIG_DEVICES",  // right to repartition GPUs
-		"NVIDIA_MIG_MONITOR_DEVICES", // view of all MIG instances
-		"NVIDIA_IMEX_CHANNELS",       // memory of other nodes
-		"NVIDIA_NVSWITCH",            // fabric management
+		"NVIDIA_IMEX_CHANNELS", // memory of other nodes
+		"NVIDIA_NVSWITCH",      // fabric management
+		"NVIDIA_MOFED",         // every node below /dev/infiniband
+		"NVIDIA_GDS",           // nvidia-fs: storage to and from any GPU
+		"NVIDIA_GDRCOPY",       // gdrdrv: memory of any GPU
+		"NVIDIA_DRIVER_ROOT", "NVIDIA_DEV_ROOT",
 		"GPU_MEM_LIMIT_MIB",
 		"GPU_MEM_UNITS",
 		"GPU_MEM_FRACTION":
 		return true
 	}
 	for _, prefix := range []string{
-		allocator.BookingEnvPrefix, // only DeviceEnv carries bookings
-		"NVIDIA_GPU_MEMORY_",       // limits that the runtime writes into the GPU driver
-		"DOCKER_RESOURCE_",         // the runtime's "swarm-resource" takes precedence over NVIDIA_VISIBLE_DEVICES
+		allocator.BookingEnvPrefix,                                           // only DeviceEnv carries bookings
+		"NVIDIA_MIG_",                                                        // rights to repartition GPUs, and to see all MIG instances
+		"NVIDIA_GPU_MEMORY_",                                                 // limits that the runtime writes into the GPU driver
+		"NVIDIA_REQUIRE_JETPACK",                                             // mounts and devices of the host, on Jetson
+		"NVIDIA_CTK_", "NVIDIA_CDI_", "NVIDIA_CONTAINER_", "NVIDIA_RUNTIME_", // settings of the toolkit's own programs
+		"DOCKER_RESOURCE_", // the runtime's "swarm-resource" takes precedence over NVIDIA_VISIBLE_DEVICES
 	} {
 		if strings.HasPrefix(key, prefix) {
 			return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,11 +32,16 @@ type Plugin struct {
 	openTable  OpenTable
 	announcer  *announcer
 	tasks      *tasks
+	starts     *starts
+	agent      agentWatch
 	pace       pace
 
 	ctx      context.Context // ends with Shutdown
 	cancel   context.CancelFunc
 	routines sync.WaitGroup
+
+	superseded chan struct{} // closed when this process has to end
+	endOnce    sync.Once
 
 	services atomic.Pointer[services] // nil until Nomad has configured the plugin for service
 }
@@ -50,6 +56,7 @@ type services struct {
 	sandboxes *sandboxes
 	holder    *holder
 	hosts     hostsFiles
+	toolkits  toolkits
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.
@@ -61,6 +68,7 @@ type pace struct {
 	recovery    time.Duration // how long a recovery, or a start, waits for a daemon that is away
 	pool        time.Duration // CPUs that tasks share
 	settling    time.Duration // what Nomad may take to recover its tasks after a restart
+	lonely      time.Duration // how long the plugin serves without an agent
 }
 
 // New returns a plugin that serves under that name, and that has neither connected to
@@ -75,6 +83,8 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 		openTable:  table,
 		announcer:  &announcer{ctx: ctx, logger: logger},
 		tasks:      newTasks(),
+		starts:     newStarts(),
+		superseded: make(chan struct{}),
 		ctx:        ctx,
 		cancel:     cancel,
 		pace: pace{
@@ -85,6 +95,7 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 			recovery:    20 * time.Second,
 			pool:        2 * time.Second,
 			settling:    5 * time.Minute,
+			lonely:      15 * time.Minute,
 		},
 	}
 }
@@ -132,19 +143,13 @@ func (p *Plugin) serve(s settings) error {
 	if err != nil {
 		return fmt.Errorf("plugin %q: allocation table: %w", p.name, err)
 	}
-	services := &services{settings: s, engine: engine, table: table, keeper: &keeper{
-		logger:         p.logger,
-		journal:        openJournal(s.StateDir),
-		tenancy:        newTenancy(s.StateDir),
-		custody:        newCustody(),
-		home:           openHome(s.StateDir),
-		engine:         engine,
-		table:          table,
-		since:          time.Now(),
-		keepContainers: !s.GC.Container,
-	}, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), holder: newHolder(s.StateDir)}
+	keeper := newKeeper(p.logger, s, engine, table)
+	keeper.tenancy.announce()
+	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), holder: newHolder(s.StateDir)}
 	services.images.resume(time.Now().Add(max(s.imageDelay, p.pace.settling)))
 	p.services.Store(services)
+	p.agent.open(time.Now)() // an agent has configured the plugin just now
+	p.spawn(func() { p.successionLoop(services) })
 	p.spawn(func() { p.sweepLoop(services) })
 	p.spawn(func() { p.danglingLoop(services) })
 	p.spawn(func() { p.imageLoop(services) })
@@ -163,6 +168,8 @@ func (s settings) engine() docker.Config {
 		AuthConfigFile: s.Auth.Config,
 		AuthHelper:     s.Auth.Helper,
 		InfraImage:     s.InfraImage,
+		InfraPinFile:   filepath.Join(s.StateDir, "infra_image.json"),
+		SpoolDir:       s.StateDir,
 	}
 }
 

@@ -3,10 +3,12 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
 )
 
 // bareAge is how old a claim without a container must be to be left behind. Another
@@ -139,7 +141,7 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 		if k.home.whose(gpu, claim) != own {
 			continue
 		}
-		if claim.State == allocator.Claimed && now.Sub(claim.ClaimedAt) < bareAge {
+		if claim.State == allocator.Claimed && !claim.IsOlder(bareAge, now) {
 			continue
 		}
 		gone, err := k.release(ctx, gpu, claim)
@@ -151,23 +153,45 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 	return released, errors.Join(failed...)
 }
 
-// release gives back a claim that nobody stands behind, and reports whether it did.
+// release gives back a claim that has no container, no record and no task, and reports
+// whether it did. A record that cannot be read tells nothing: then the containers decide,
+// and the record is removed with the claim.
 func (k *keeper) release(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
 	if !k.custody.try(claim.Attempt) {
 		return false, nil
 	}
 	defer k.custody.giveUp(claim.Attempt)
-	if _, known, err := k.journal.read(claim.Attempt); known || err != nil {
+	_, known, err := k.journal.read(claim.Attempt)
+	damaged := errors.Is(err, errDamaged)
+	if known || err != nil && !damaged {
 		return false, err
 	}
-	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: claim.Attempt})
-	if err != nil || slices.ContainsFunc(containers, ours) {
+	if there, err := k.hasContainer(ctx, claim); there || err != nil {
 		return false, err
 	}
 	if err := k.table.Release(ctx, claim.Owner, claim.Attempt, []allocator.GPUID{gpu}); err != nil {
 		return false, err
 	}
+	if damaged {
+		if err := k.journal.remove(claim.Attempt); err != nil {
+			return true, err
+		}
+	}
 	k.logger.Warn("released a claim that was left behind: no container, no record and no task of this node stands behind it",
 		"task", claim.Owner.String(), "gpu", gpu, "units", claim.Units.String())
 	return true, nil
+}
+
+// hasContainer reports whether a container on this engine uses the claim's units, or may be
+// about to. It fails if another engine had the claim's container.
+func (k *keeper) hasContainer(ctx context.Context, claim allocator.Claim) (bool, error) {
+	if err := sameEngine(ctx, k.engine, claim.Engine); err != nil {
+		return false, fmt.Errorf("claim of %s on units %s: %w", claim.Owner, claim.Units, err)
+	}
+	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: claim.Attempt})
+	if err != nil || slices.ContainsFunc(containers, func(c docker.Container) bool { return ours(c) && mayRun(c) }) {
+		return err == nil, err
+	}
+	containers, err = k.containersOf(ctx, claim.Owner)
+	return slices.ContainsFunc(containers, mayRun), err
 }

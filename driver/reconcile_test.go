@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 // A claim that nobody stands behind is released. Any sign of life keeps it.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	for _, c := range []struct {
 		name     string
 		alone    time.Duration // since this process is known to be the only one
@@ -22,10 +22,24 @@ func TestReconcile(t *testing.T) {
 		{"nothing stands behind it", time.Hour, func(*testing.T, *world, *keeper) {}, true},
 		{"an earlier process may be at work", time.Second, func(*testing.T, *world, *keeper) {}, false},
 		{"it was claimed just now", time.Hour, func(t *testing.T, w *world, _ *keeper) {
-			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, "y", []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, allocator.Attempt{ID: "y"}, []allocator.Booking{slice(gpuA, 1)}))
 		}, false},
+		{"a container of its task runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) {
+			w.taskContainer("c1", "app-"+allocID, map[string]string{builtinAlloc: allocID})
+		}, false},
+		{"its record is damaged", time.Hour, func(t *testing.T, _ *world, k *keeper) {
+			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte("{"), 0o600))
+		}, true},
+		{"its container runs, and its record is damaged", time.Hour, func(t *testing.T, w *world, k *keeper) {
+			w.engine.put("c1", "x", "running")
+			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte("{"), 0o600))
+		}, false},
+		{"another engine had its container", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.elsewhere() }, false},
 		{"its container runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "running") }, false},
-		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, false},
+		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, true},
+		{"its container may be about to run", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "created") }, false},
 		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *keeper) {
 			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
 		}, false},
@@ -34,9 +48,9 @@ func TestReconcile(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w, now := newWorld(t), time.Now()
 			owner := allocator.Owner{Task: "app", Alloc: allocID}
-			must.NoError(t, w.earlier().Claim(t.Context(), owner, "x", []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(t, w.earlier().Claim(t.Context(), owner, allocator.Attempt{ID: "x", Engine: "engine-1"}, []allocator.Booking{slice(gpuA, 1)}))
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
 				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
 			k := &keeper{
@@ -49,6 +63,9 @@ func TestReconcile(t *testing.T) {
 			c.prepare(t, w, k)
 			released, _ := k.reconcile(t.Context(), gpuA, now)
 			must.Eq(t, c.released, len(released) == 1)
+			if c.released {
+				must.FileNotExists(t, k.journal.path("x"))
+			}
 			want := 2
 			if c.released {
 				want = 1 // a person's
@@ -63,7 +80,7 @@ func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.assert = time.Hour // the start is to be the one that looks
-	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Job: "gone", Task: "app", Alloc: "gone"}, "old", []allocator.Booking{slice(gpuA, 3)}))
+	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Job: "gone", Task: "app", Alloc: "gone"}, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuA, 3)}))
 	d := w.boot()
 	tenancy := d.plugin.services.Load().keeper.tenancy
 	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })
@@ -74,4 +91,24 @@ func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	must.NoError(t, err)
 	must.SliceLen(t, 1, w.claims())
 	eventually(t, func() bool { return d.told("Released units 3 that gone/app (alloc gone) had left behind") })
+}
+
+// A clock that was wrong once keeps no units for longer than any other claim.
+func TestClaimFromTheFutureIsReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now()
+	future := allocator.NewTable(w.store, allocator.WithClock(func() time.Time { return now.Add(24 * time.Hour) }))
+	owner := allocator.Owner{Task: "app", Alloc: allocID, Node: "node"}
+	must.NoError(t, future.Claim(t.Context(), owner, allocator.Attempt{ID: "x"}, []allocator.Booking{slice(gpuA, 1)}))
+	k := &keeper{
+		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+		engine: w.engine, table: w.table, home: openHome(w.stateDir),
+	}
+	t.Cleanup(k.tenancy.end)
+	k.home.learn(owner, []allocator.GPUID{gpuA})
+	k.tenancy.sole(now.Add(-time.Hour))
+	released, err := k.reconcile(t.Context(), gpuA, now)
+	must.NoError(t, err)
+	must.SliceLen(t, 1, released)
 }

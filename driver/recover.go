@@ -18,7 +18,7 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if from == nil || from.Config == nil {
 		return fmt.Errorf("the task cannot be recovered: Nomad kept no handle of it")
 	}
-	if _, known := p.tasks.get(from.Config.ID); known {
+	if _, known := p.task(from.Config.ID); known {
 		return nil
 	}
 	s, err := p.serving()
@@ -33,25 +33,25 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if err != nil {
 		return fmt.Errorf("the task cannot be recovered: %w", err)
 	}
-	gone := attempt{
-		ID: from.Config.ID, Owner: ownerOf(from.Config), GPUs: gpusOf(bookings), Begun: state.StartedAt, Engine: state.Engine,
-	}
+	gone := newAttempt(from.Config, bookings, state.begun(), state.Engine)
 	if state.isBuiltin() {
 		gone.Container = state.ContainerID
 	}
 	found, seen, err := p.findAgain(s, gone, state)
 	if err != nil {
-		err = fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.keeper.bury(p.ctx, gone)))
+		err = fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.keeper.endUnowned(p.ctx, gone)))
 		p.announcer.tell(from.Config, err.Error())
 		return err
 	}
 	h := newHandle(p.ctx, from.Config, bookings, state.Engine, found)
+	h.begun = state.begun()
 	h.network = state.DriverNetwork
 	if state.isBuiltin() {
 		h.takeOver(state)
 	} else {
 		h.startedAt = state.StartedAt
 	}
+	h.mentions.note(time.Now())
 	h.seen.Store(seen && found.Running)
 	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {
 		return err

@@ -208,7 +208,7 @@ func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 	d.kill()
 	other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
 	must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
-	must.NoError(t, w.table.Claim(t.Context(), other, "1", []allocator.Booking{slice(gpuA, 3)}))
+	must.NoError(t, w.table.Claim(t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 3)}))
 
 	d = w.boot()
 	must.NoError(t, d.RecoverTask(handle))

@@ -15,7 +15,7 @@ import (
 func TestServiceRefusalsNameTheirKey(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
-	w.config += "\nvolumes { enabled = true }"
+	w.config += "\nallow_privileged = true\nvolumes { enabled = true }" // so that Docker sees what this driver does not know
 	d := w.boot()
 	for hcl, key := range map[string]string{
 		`cpuset_cpus = "900"`:                             "config.cpuset_cpus",

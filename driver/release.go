@@ -1,10 +1,12 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,14 +24,36 @@ const settleTimeout = 30 * time.Second
 type keeper struct {
 	logger         hclog.Logger
 	journal        journal
+	checkpoints    checkpoints
 	tenancy        *tenancy
 	custody        *custody
 	home           *home
 	engine         Containers
 	table          Table
-	since          time.Time         // when this process began
-	keepContainers bool              // gc.container = false: stopped containers stay
-	complaints     map[string]string // of the sweep, by attempt
+	since          time.Time // when this process began
+	keepContainers bool      // gc.container = false: stopped containers stay
+	boot           string    // ID of this boot of the machine; empty: not known
+	local          bool      // the engine runs on this machine
+
+	mu         sync.Mutex
+	complaints map[string]string // under mu: what the sweep reported, by attempt; "": of records that it cannot read
+}
+
+func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table) *keeper {
+	return &keeper{
+		logger:         logger,
+		journal:        openJournal(s.StateDir),
+		checkpoints:    openCheckpoints(s.StateDir),
+		tenancy:        newTenancy(s.StateDir),
+		custody:        newCustody(),
+		home:           openHome(s.StateDir),
+		engine:         engine,
+		table:          table,
+		since:          time.Now(),
+		keepContainers: !s.GC.Container,
+		boot:           bootID(),
+		local:          isLocal(s.Endpoint),
+	}
 }
 
 // begin notes the attempt before anything is taken for it, and takes custody of it.
@@ -38,6 +62,7 @@ func (k *keeper) begin(ctx context.Context, a attempt) error {
 	if err := k.custody.take(ctx, a.ID); err != nil {
 		return err
 	}
+	a.Boot = k.boot
 	if err := k.journal.write(a); err != nil {
 		k.custody.giveUp(a.ID)
 		return err
@@ -46,75 +71,142 @@ func (k *keeper) begin(ctx context.Context, a attempt) error {
 }
 
 // end brings the attempt to its end and gives up custody. If that does not succeed
-// at once, the sweeper goes on with it, also after a restart; the error says what
-// is still to be done.
+// at once, the sweeper retries it, also after a restart; the error says what is still
+// to be done.
 func (k *keeper) end(ctx context.Context, a attempt) error {
 	defer k.custody.giveUp(a.ID)
-	a.Over, a.Ended = true, time.Now()
-	if err := k.journal.write(a); err != nil {
-		k.logger.Error("the end of a task could not be noted", "task_id", a.ID, "error", err)
+	if !a.Over {
+		a.Over, a.Ended, a.Boot = true, time.Now(), cmp.Or(a.Boot, k.boot)
+		if err := k.journal.write(a); err != nil {
+			k.logger.Error("the end of a task could not be noted", "task_id", a.ID, "error", err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
 	return k.settle(ctx, a)
 }
 
-// bury ends an attempt that nobody looks after.
-func (k *keeper) bury(ctx context.Context, a attempt) error {
+// endUnowned ends an attempt that no start, live task or sweep of this process holds.
+func (k *keeper) endUnowned(ctx context.Context, a attempt) error {
 	if err := k.custody.take(ctx, a.ID); err != nil {
 		return err
 	}
 	return k.end(ctx, a)
 }
 
-// endEarlier ends what an earlier process of the plugin left of an attempt, if it
-// left anything.
-func (k *keeper) endEarlier(ctx context.Context, id string) error {
-	a, found, err := k.journal.read(id)
-	if err != nil || !found {
+// endRecorded does the same for an attempt that the journal may know. One without a
+// record has ended.
+func (k *keeper) endRecorded(ctx context.Context, id string) error {
+	if err := k.custody.take(ctx, id); err != nil {
 		return err
 	}
-	return k.bury(ctx, a)
+	a, found, err := k.journal.read(id)
+	if err != nil || !found {
+		k.custody.giveUp(id)
+		return err
+	}
+	return k.end(ctx, a)
 }
 
-// settle does what is left to do for an attempt. It can be repeated.
+var (
+	// errMayRun is returned while a container may still use its GPUs: its claim stays.
+	errMayRun = errors.New("the container is not gone, so its claim stays")
+	// errNotRemoved is returned when the claim is released and only the ended container is left.
+	errNotRemoved = errors.New("the container has ended and its claim is released, but Docker does not remove it")
+)
+
+// settle does what is left to do for an attempt. It can be repeated. A container that
+// does not run uses no GPU memory, so the claim does not wait for its removal.
 func (k *keeper) settle(ctx context.Context, a attempt) error {
-	if err := k.clear(ctx, a); err != nil {
-		return fmt.Errorf("the container is not gone, so its claim stays: %w", err)
+	left, err := k.clear(ctx, a)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errMayRun, err)
 	}
-	if len(a.GPUs) > 0 {
-		if err := k.table.Release(ctx, a.Owner, a.ID, a.GPUs); err != nil {
-			return fmt.Errorf("the GPU memory of %s is not given back yet, which will be tried again: %w", a.Owner, err)
+	if err := k.giveBack(ctx, a); err != nil {
+		return err
+	}
+	if left == nil {
+		return errors.Join(k.checkpoints.remove(a.ID), k.journal.remove(a.ID))
+	}
+	if !a.Released {
+		a.Released = true
+		if err := k.journal.write(a); err != nil {
+			return err
 		}
 	}
-	return k.journal.remove(a.ID)
+	return fmt.Errorf("%w: %w", errNotRemoved, left)
+}
+
+// giveBack releases the attempt's claims.
+func (k *keeper) giveBack(ctx context.Context, a attempt) error {
+	if len(a.GPUs) == 0 || a.Released {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if err := k.table.Release(ctx, a.Owner, a.ID, a.GPUs); err != nil {
+		return fmt.Errorf("the GPU memory of %s is not given back yet, which will be tried again: %w", a.Owner, err)
+	}
+	return nil
 }
 
 // clear makes sure that no container of the attempt runs. Its label is what counts: it
-// finds the container even if the plugin died before it learned the ID.
-func (k *keeper) clear(ctx context.Context, a attempt) error {
-	containers, err := k.containers(ctx, a)
+// finds the container even if the plugin died before it learned the ID. left says why
+// a container that has ended could not be removed; err, why one may still run.
+func (k *keeper) clear(ctx context.Context, a attempt) (left, err error) {
+	clearing, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	containers, err := k.containers(clearing, a)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var failed []error
+	return k.removeAll(ctx, clearing, containers)
+}
+
+// removeAll removes containers within the time of clearing, or only stops them if
+// stopped ones are to stay. Its results are those of clear.
+func (k *keeper) removeAll(ctx, clearing context.Context, containers []docker.Container) (left, err error) {
 	for _, c := range containers {
+		end := k.engine.Remove
 		if k.keepContainers {
-			err = k.engine.Stop(ctx, c.ID, "", 0)
-		} else {
-			err = k.engine.Remove(ctx, c.ID)
+			end = k.stop
 		}
-		if err != nil && !errors.Is(err, docker.ErrNotFound) {
-			failed = append(failed, fmt.Errorf("container %s: %w", c.Name, err))
+		ended, failed := k.endOne(ctx, clearing, c, end)
+		switch {
+		case failed == nil:
+		case ended:
+			left = errors.Join(left, fmt.Errorf("container %s: %w", c.Name, failed))
+		default:
+			err = errors.Join(err, fmt.Errorf("container %s: %w", c.Name, failed))
 		}
 	}
-	return errors.Join(failed...)
+	return left, err
+}
+
+func (k *keeper) stop(ctx context.Context, id string) error { return k.engine.Stop(ctx, id, "", 0) }
+
+// endOne stops or removes one container. If that fails, ended reports whether the container
+// is known to have ended. One that never ran may be about to: the daemon can be slow.
+func (k *keeper) endOne(
+	ctx, clearing context.Context, c docker.Container, end func(context.Context, string) error,
+) (ended bool, err error) {
+	err = end(clearing, c.ID)
+	if err == nil || errors.Is(err, docker.ErrNotFound) {
+		return true, nil
+	}
+	now, unknown := askFor(ctx, func(ctx context.Context) (docker.Container, error) { return k.engine.Inspect(ctx, c.ID) })
+	if errors.Is(unknown, docker.ErrNotFound) {
+		return true, nil
+	}
+	return unknown == nil && !mayRun(now), err
 }
 
 // containers returns those of the attempt, as the engine tells that has them. No
 // other's word counts.
 func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container, error) {
-	if err := sameEngine(ctx, k.engine, a.Engine); err != nil {
+	err := sameEngine(ctx, k.engine, a.Engine)
+	if errors.Is(err, errElsewhere) && k.wentDown(a) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w; if that engine is gone for good, release the claim with `nomad-gpu-mem release` and remove %s",
 			err, k.journal.path(a.ID))
 	}
@@ -130,25 +222,10 @@ func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container,
 	return append(all, taken), err
 }
 
-// refuseElsewhere fails if an earlier start of a task is not at its end in another
-// engine than the given one.
-func (k *keeper) refuseElsewhere(owner allocator.Owner, engine string) error {
-	ids, _ := k.journal.list() // what cannot be read is told by the sweeper
-	for _, id := range ids {
-		a, found, err := k.journal.read(id)
-		if err != nil || !found || !a.Owner.Is(owner) || a.Engine == "" || a.Engine == engine {
-			continue
-		}
-		return fmt.Errorf("an earlier start of the task may still run: %w: engine %s, while endpoint leads to %s; "+
-			"lead it back, or end the container there and remove %s", errElsewhere, a.Engine, engine, k.journal.path(id))
-	}
-	return nil
-}
-
 // recoverable reports whether a start may succeed later without any change to the
 // job. Nomad then tries again on this node, with the same devices.
 func recoverable(err error) bool {
-	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, context.DeadlineExceeded, errUnobserved} {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, errMayRun} {
 		if errors.Is(err, temporary) {
 			return true
 		}

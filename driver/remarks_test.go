@@ -45,7 +45,7 @@ func TestRemarks(t *testing.T) {
 			t.Parallel()
 			table := allocator.NewTable(storetest.NewMemory())
 			owner := allocator.Owner{Job: "job", Task: "app", Alloc: "5ea1e5", Node: "n2", NodeName: "node-2"}
-			must.NoError(t, table.Claim(t.Context(), owner, "attempt", []allocator.Booking{slice(gpuA, 0, 1)}))
+			must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{slice(gpuA, 0, 1)}))
 			found, err := table.Inspect(t.Context(), gpuA)
 			must.NoError(t, err)
 			o := outlook{gpu: found}
@@ -125,8 +125,8 @@ func TestClaimsOnAllGPUsOfTheNode(t *testing.T) {
 	openHome(w.stateDir).learn(allocator.Owner{Node: "node", NodeName: "node-1"}, nil) // an earlier process
 	left := allocator.Owner{Job: "gone", Task: "app", Alloc: "gone", Node: "node", NodeName: "node-1"}
 	theirs := allocator.Owner{Job: "job", Task: "app", Alloc: "theirs", Node: "n2", NodeName: "node-2"}
-	must.NoError(t, w.earlier().Claim(t.Context(), left, "old", []allocator.Booking{slice(gpuB, 3)}))
-	must.NoError(t, w.table.Claim(t.Context(), theirs, "x", []allocator.Booking{slice(gpuB, 4)}))
+	must.NoError(t, w.earlier().Claim(t.Context(), left, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuB, 3)}))
+	must.NoError(t, w.table.Claim(t.Context(), theirs, allocator.Attempt{ID: "x"}, []allocator.Booking{slice(gpuB, 4)}))
 	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: openHome(w.stateDir).host, GPUs: []allocator.GPUID{gpuB}}))
 	d := w.boot()
 	tenancy := d.plugin.services.Load().keeper.tenancy

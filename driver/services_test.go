@@ -132,14 +132,9 @@ func TestServiceContainerSeesItsGPUsOnly(t *testing.T) {
 func greedyImage(t *testing.T) string {
 	t.Helper()
 	name := "driver-test:" + uuid.Short()
-	cli := func(args ...string) string {
-		out, err := exec.CommandContext(t.Context(), "docker", args...).CombinedOutput()
-		must.NoError(t, err, must.Sprint(string(out)))
-		return strings.TrimSpace(string(out))
-	}
-	id := cli("create", os.Getenv("GPU_MEM_TEST_IMAGE"))
-	cli("commit", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", "--change", "ENV NVIDIA_MIG_CONFIG_DEVICES=all", id, name)
-	cli("rm", id)
+	id := dockerCommand(t, "create", os.Getenv("GPU_MEM_TEST_IMAGE"))
+	dockerCommand(t, "commit", "--change", "ENV NVIDIA_VISIBLE_DEVICES=all", "--change", "ENV NVIDIA_MIG_CONFIG_DEVICES=all", id, name)
+	dockerCommand(t, "rm", id)
 	t.Cleanup(func() { _ = exec.Command("docker", "rmi", name).Run() })
 	return name
 }

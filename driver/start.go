@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -18,17 +17,37 @@ import (
 // StartTask runs a task in a container that sees the GPUs booked for it and no
 // others. All of it happens or nothing: from the moment something is taken for the
 // task, a failure ends the attempt as DestroyTask would. Starting a task twice
-// returns the first start.
+// returns the first start; another start of the same task ends the earlier one.
 func (p *Plugin) StartTask(task *drivers.TaskConfig) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
-	if h, ok := p.tasks.get(task.ID); ok {
-		out, err := h.nomadHandle()
-		return out, h.network, err
-	}
+	return p.startCalled(task, time.Now())
+}
+
+// startCalled is StartTask, called by Nomad at that time.
+func (p *Plugin) startCalled(task *drivers.TaskConfig, called time.Time) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
 	s, err := p.serving()
 	if err != nil {
 		return nil, nil, err
 	}
-	start := &start{plugin: p, services: s, ctx: p.ctx, task: task}
+	for {
+		if h, ok := p.task(task.ID); ok {
+			out, err := h.nomadHandle()
+			return out, h.network, err
+		}
+		ctx, end, earlier := p.starts.begin(p.ctx, task)
+		if earlier == nil {
+			defer end()
+			return p.startTask(&start{plugin: p, services: s, ctx: ctx, task: task, called: called})
+		}
+		select {
+		case <-earlier:
+		case <-p.ctx.Done():
+			return nil, nil, structs.NewRecoverableError(p.ctx.Err(), true)
+		}
+	}
+}
+
+func (p *Plugin) startTask(start *start) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
+	s, task := start.services, start.task
 	h, out, err := start.run()
 	if err == nil {
 		p.adopt(s, h)
@@ -48,8 +67,11 @@ type start struct {
 	services *services
 	ctx      context.Context
 	task     *drivers.TaskConfig
+	called   time.Time // when Nomad called
 	order    *order
-	engine   string // ID of the Docker engine that runs it
+	engine   string         // ID of the Docker engine that runs it
+	attempt  attempt        // once it has begun
+	netFiles []func() error // write the hosts and resolv.conf files
 }
 
 // run does the steps in their order. What can fail for the job's own fault comes
@@ -58,7 +80,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	if err := s.prepare(); err != nil {
 		// Nomad repeats a call that an earlier process did not answer, and that
 		// process may have come further than this one.
-		s.tellUndone(s.services.keeper.endEarlier(context.WithoutCancel(s.ctx), s.task.ID))
+		s.tellUndone(s.services.keeper.endRecorded(context.WithoutCancel(s.ctx), s.task.ID))
 		return nil, nil, err
 	}
 	spec, remarks, err := s.order.build()
@@ -68,15 +90,14 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	for _, remark := range remarks {
 		s.plugin.announcer.warn(s.task, remark)
 	}
-	a := attempt{
-		ID: s.task.ID, Owner: ownerOf(s.task), GPUs: gpusOf(s.order.bookings), Begun: time.Now(), Engine: s.engine,
-	}
-	if err := s.services.keeper.begin(s.ctx, a); err != nil {
+	keeper := s.services.keeper
+	s.attempt = newAttempt(s.task, s.order.bookings, keeper.begunAfter(ownerOf(s.task), s.called), s.engine)
+	if err := keeper.begin(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
 	h, out, err := s.launch(spec)
 	if err != nil {
-		s.tellUndone(s.services.keeper.end(context.WithoutCancel(s.ctx), a))
+		s.tellUndone(keeper.end(context.WithoutCancel(s.ctx), s.attempt))
 		return nil, nil, err
 	}
 	return h, out, nil
@@ -97,7 +118,7 @@ func (s *start) prepare() error {
 	if err := s.checkRuntime(); err != nil {
 		return err
 	}
-	if err := s.networkFiles(); err != nil {
+	if err := s.planNetworkFiles(); err != nil {
 		return err
 	}
 	if _, _, err := s.order.build(); err != nil { // before minutes are spent on an image
@@ -109,7 +130,10 @@ func (s *start) prepare() error {
 	if err := s.checkGroupNetwork(); err != nil {
 		return err
 	}
-	return s.pullImage()
+	if err := s.pullImage(); err != nil {
+		return err
+	}
+	return s.writeNetworkFiles()
 }
 
 // findEngine notes whose container it will be, and fails if another engine may still
@@ -144,7 +168,10 @@ func whenBack[T any](s *start, question func(context.Context) (T, error)) (answe
 
 // launch claims the slices and runs the container.
 func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
-	if err := s.clearEarlier(spec.Name); err != nil {
+	if err := s.plugin.finishEarlier(s.ctx, s.services, s.attempt); err != nil {
+		return nil, nil, err
+	}
+	if err := s.services.keeper.endEarlier(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
 	if err := s.claim(); err != nil {
@@ -158,6 +185,8 @@ func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
 		return nil, nil, err
 	}
 	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, s.engine, found)
+	h.begun = s.attempt.Begun
+	h.mentions.note(s.called)
 	h.seen.Store(true)
 	h.pool = s.order.pool
 	h.network = s.order.driverNetwork(found)
@@ -199,15 +228,17 @@ func (s *start) pullImage() (err error) {
 		AuthSoftFail: job.AuthSoftFail,
 		Timeout:      job.pullTimeout(s.services.settings.pullTimeout),
 		IdleTimeout:  s.services.settings.pullIdle,
-		Progress:     func(message string) { s.plugin.announcer.tell(s.task, message, "image", job.Image) },
+		Progress: func(message string) {
+			s.plugin.announcer.tell(s.task, message, "image", docker.FamiliarName(job.Image))
+		},
 	}
-	if job.Auth.Username != "" || job.Auth.Password != "" {
+	if job.Auth != (Auth{}) { // also without a user: the pull is anonymous then
 		request.Auth = &docker.Auth{
 			Username: job.Auth.Username, Password: job.Auth.Password, ServerAddress: job.Auth.ServerAddress,
 		}
 	}
 	if job.Load != "" {
-		request.Load = func() (io.ReadCloser, error) { return os.OpenInRoot(s.task.TaskDir().LocalDir, job.Load) }
+		request.Load = func() (io.ReadCloser, error) { return openArchive(s.task, job.Load) }
 	}
 	s.order.image, err = s.services.images.bring(s.ctx, request, s.task.ID)
 	return err
@@ -247,21 +278,3 @@ const leftoverTries = 5
 // errUnobserved: the container was started and could not be looked at, as if it had
 // been removed at once. The job is not at fault.
 var errUnobserved = errors.New("nothing is known of the container after its start")
-
-// clearEarlier removes the container of an earlier start of this task, should it
-// still be there. That comes before the claim, which takes over the earlier start's.
-func (s *start) clearEarlier(name string) error {
-	left, err := s.services.engine.Inspect(s.ctx, name)
-	switch {
-	case errors.Is(err, docker.ErrNotFound):
-		return nil
-	case err != nil:
-		return fmt.Errorf("cannot look for an earlier container %s: %w", name, err)
-	case left.Labels[labelAttempt] == s.task.ID:
-		return nil
-	}
-	if err := s.services.engine.Remove(s.ctx, left.ID); err != nil {
-		return fmt.Errorf("cannot remove the earlier container %s: %w", name, err)
-	}
-	return nil
-}

@@ -162,7 +162,7 @@ func TestStartGivesUpWaiting(t *testing.T) {
 	}{
 		{"units held", func(w *world) {
 			other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
-			must.NoError(w.t, w.table.Claim(w.t.Context(), other, "1", []allocator.Booking{slice(gpuA, 1)}))
+			must.NoError(w.t, w.table.Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 1)}))
 		}, "units 1 of GPU GPU-aaaa are held by other/t"},
 		{"table away", func(w *world) { w.store.Fail(allocator.ErrUnavailable) }, "allocation table is not reachable"},
 	} {

@@ -15,7 +15,7 @@ import (
 // interval, until ctx ends or the task is destroyed. A measurement that fails is
 // left out: Nomad would open a closed stream again at once.
 func (p *Plugin) TaskStats(ctx context.Context, id string, interval time.Duration) (<-chan *cstructs.TaskResourceUsage, error) {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok {
 		return nil, drivers.ErrTaskNotFound
 	}

@@ -14,13 +14,16 @@ import (
 // WaitTask delivers the task's end, exactly once per call, and never closes the
 // channel without it: Nomad 1.6 does not survive that.
 func (p *Plugin) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitResult, error) {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok {
 		return nil, drivers.ErrTaskNotFound
 	}
 	ch := make(chan *drivers.ExitResult, 1)
+	waited, connected := h.mentions.wait(time.Now), p.agent.open(time.Now)
 	go func() { // ends with the call's context
 		defer close(ch)
+		defer connected()
+		defer waited()
 		select {
 		case <-h.exited:
 			ch <- h.exit.result.Copy()
@@ -38,7 +41,7 @@ func (p *Plugin) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitR
 // engine decides when that is so, for it knows what may take long. Its GPUs are not
 // offered any more then: they are the likely reason.
 func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok || !h.running() {
 		return nil
 	}
@@ -63,7 +66,7 @@ func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error
 
 // SignalTask sends a signal to the task's process.
 func (p *Plugin) SignalTask(id, signal string) error {
-	h, ok := p.tasks.get(id)
+	h, ok := p.task(id)
 	if !ok {
 		return drivers.ErrTaskNotFound
 	}

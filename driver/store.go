@@ -27,10 +27,15 @@ func (t *tasks) put(h *handle) {
 	t.by[h.task.ID] = h
 }
 
-func (t *tasks) remove(id string) {
+// remove reports whether the task was still there.
+func (t *tasks) remove(h *handle) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.by, id)
+	if t.by[h.task.ID] != h {
+		return false
+	}
+	delete(t.by, h.task.ID)
+	return true
 }
 
 func (t *tasks) all() []*handle {

@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"nomad-gpu-mem/driver/docker"
@@ -22,28 +24,67 @@ func (p *Plugin) danglingLoop(s *services) {
 		return
 	}
 	every(p.ctx, s.settings.danglingEvery, func() {
+		p.endForgotten(p.ctx, s, time.Now())
 		p.removeAllDangling(p.ctx, s, time.Now())
 		p.removeForgotten(p.ctx, s, time.Now())
 	})
 }
 
 func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {
+	if _, sole := s.keeper.tenancy.sole(now); !sole {
+		return // another process may look after them
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(settleTimeout, s.settings.danglingEvery)) // there may be many
 	defer cancel()
-	containers, err := s.engine.List(ctx, map[string]string{labelAttempt: ""})
+	containers, err := p.danglingCandidates(ctx, s)
 	if err != nil {
 		p.logger.Warn("dangling containers cannot be looked for", "error", err)
 		return
 	}
 	for _, c := range containers {
-		if ours(c) && (c.Running || neverRan(c)) && now.Sub(c.CreatedAt) > s.settings.danglingGrace {
+		if now.Sub(c.CreatedAt) > s.settings.danglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) {
 			p.removeDangling(ctx, s, c)
 		}
 	}
 }
 
+// danglingCandidates are the containers of tasks: this driver's, and those of Nomad's own
+// where this driver has its name. Nomad then loads no other driver that would remove them.
+func (p *Plugin) danglingCandidates(ctx context.Context, s *services) ([]docker.Container, error) {
+	candidates, err := s.engine.List(ctx, map[string]string{labelAttempt: ""})
+	candidates = slices.DeleteFunc(candidates, func(c docker.Container) bool { return !ours(c) })
+	if err != nil || p.name != BuiltinName {
+		return candidates, err
+	}
+	others, err := s.engine.List(ctx, map[string]string{builtinAlloc: ""})
+	if err != nil {
+		return candidates, err
+	}
+	taken, err := p.takenOver(s)
+	for _, c := range others {
+		if isBuiltinTask(c) && !ours(c) && !taken[c.ID] {
+			candidates = append(candidates, c)
+		}
+	}
+	return candidates, err
+}
+
+// takenOver returns the IDs of the containers that have no label of this driver and are
+// looked after, by a task or by a record.
+func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
+	taken := map[string]bool{}
+	for _, h := range p.tasks.all() {
+		taken[h.container] = true
+	}
+	records, err := s.keeper.journal.all()
+	for _, a := range records {
+		taken[a.Container] = true
+	}
+	return taken, err
+}
+
 func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Container) {
-	attempt := c.Labels[labelAttempt]
+	attempt := cmp.Or(c.Labels[labelAttempt], c.ID) // a container of Nomad's own driver has no such label
 	if !s.keeper.custody.try(attempt) {
 		return // a task of ours
 	}
@@ -52,7 +93,7 @@ func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Conta
 		p.logger.Info("a container that no task owns would be removed", "container", c.Name)
 		return
 	}
-	p.logger.Warn("removing a container that no task owns", "container", c.Name, "alloc_id", c.Labels[labelAlloc])
+	p.logger.Warn("removing a container that no task owns", "container", c.Name, "alloc_id", cmp.Or(c.Labels[labelAlloc], c.Labels[builtinAlloc]))
 	if err := s.engine.Remove(ctx, c.ID); err != nil {
 		p.logger.Error("a container that no task owns cannot be removed", "container", c.Name, "error", err)
 	}

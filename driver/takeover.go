@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/nomad/client/allocdir"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
@@ -29,6 +31,14 @@ const builtinSandbox = "nomad_init_"
 // isBuiltin reports whether Nomad's own driver started the task. Its handles have the
 // same version and the same names for what they keep.
 func (s TaskState) isBuiltin() bool { return s.Attempt == "" }
+
+// isBuiltinTask reports whether a container is a task of Nomad's own driver: it has the
+// label of the allocation and the task's directories mounted. A pause container has none.
+func isBuiltinTask(c docker.Container) bool {
+	alloc := filepath.Dir(c.Mounts[allocdir.SharedAllocContainerPath])
+	local := filepath.Dir(c.Mounts[allocdir.TaskLocalContainerPath])
+	return filepath.Base(alloc) == c.Labels[builtinAlloc] && filepath.Dir(local) == alloc
+}
 
 // takeOver makes the handle one of a task that Nomad's own driver started.
 func (h *handle) takeOver(from TaskState) {

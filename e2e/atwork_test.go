@@ -154,7 +154,5 @@ func (c *cluster) nomadCLI(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(os.Getenv("NOMAD"), args...)
 	cmd.Env = append(os.Environ(), "NOMAD_ADDR="+c.vars["NOMAD_ADDR"])
-	out, err := cmd.CombinedOutput()
-	must.NoError(t, err, must.Sprintf("%v: %s", args, out))
-	return string(out)
+	return output(t, cmd)
 }

@@ -37,7 +37,11 @@ type cluster struct {
 }
 
 // startCluster brings a cluster up in a slot of its own, with these GPUs.
-func startCluster(slot int, gpus fakenvml.State, settings ...string) (*cluster, error) {
+func startCluster(gpus fakenvml.State, settings ...string) (*cluster, error) {
+	slot, err := claimSlot()
+	if err != nil {
+		return nil, err
+	}
 	run, err := os.MkdirTemp("", "gpu-mem-e2e-")
 	if err != nil {
 		return nil, err
@@ -96,16 +100,21 @@ func (c *cluster) script(name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// cli runs the operator's command line against this cluster's table.
+// cli runs the operator's command line against this cluster's table, and returns what it
+// printed to its standard output.
 func (c *cluster) cli(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(filepath.Join("..", "bin", "nomad-gpu-mem"), args...)
-	cmd.Env = os.Environ()
-	for key, value := range c.vars {
-		cmd.Env = append(cmd.Env, key+"="+value)
-	}
-	out, err := cmd.CombinedOutput()
-	must.NoError(t, err, must.Sprintf("%v: %s", args, out))
+	return output(t, c.command(args...))
+}
+
+// output runs the command, which must succeed, and returns its standard output. What it
+// says on the other one, such as a warning, is no part of a value.
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	must.NoError(t, err, must.Sprintf("%v: %s%s", cmd.Args, out, log.String()))
 	return string(out)
 }
 

@@ -39,7 +39,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 // Without NVIDIA's runtime a task with a slice cannot start: the event names
 // the runtime and what to do. Tasks without a slice are not concerned.
 func TestMissingRuntime(t *testing.T) {
-	c, err := startCluster(2, twoGPUs(), "GPU_MEM_NVIDIA_RUNTIME=nvidia-absent")
+	c, err := startCluster(twoGPUs(), "GPU_MEM_NVIDIA_RUNTIME=nvidia-absent")
 	if c != nil {
 		t.Cleanup(func() { must.NoError(t, c.down()) })
 	}

@@ -70,18 +70,13 @@ func (c *cluster) leak(t *testing.T, alloc string) {
 	must.NoError(t, err)
 	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: "n", NodeName: host}
 	booking := allocator.Booking{GPU: bigGPU, UnitMiB: 1024, Of: 23, Units: allocator.NewUnitSet(20, 21)}
-	must.NoError(t, table.Claim(t.Context(), owner, alloc+"/leaked", []allocator.Booking{booking}))
+	must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: alloc + "/leaked"}, []allocator.Booking{booking}))
 }
 
 // doctor runs the command and returns its exit code.
 func (c *cluster) doctor(t *testing.T, args ...string) int {
 	t.Helper()
-	cmd := exec.Command(filepath.Join("..", "bin", "nomad-gpu-mem"), append([]string{"doctor"}, args...)...)
-	cmd.Env = os.Environ()
-	for key, value := range c.vars {
-		cmd.Env = append(cmd.Env, key+"="+value)
-	}
-	out, err := cmd.CombinedOutput()
+	out, err := c.command(append([]string{"doctor"}, args...)...).CombinedOutput()
 	t.Logf("%s", out)
 	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
 		return exit.ExitCode()

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 
 	"nomad-gpu-mem/internal/nvml/fakenvml"
@@ -24,12 +22,7 @@ var shared *cluster
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) (code int) {
-	slot, err := strconv.Atoi(cmp.Or(os.Getenv("GPU_MEM_E2E_SLOT"), "1"))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "GPU_MEM_E2E_SLOT:", err)
-		return 1
-	}
-	c, err := startCluster(slot, twoGPUs())
+	c, err := startCluster(twoGPUs())
 	if c != nil {
 		defer func() {
 			if err := c.down(); err != nil {

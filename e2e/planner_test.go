@@ -26,10 +26,7 @@ import (
 	"nomad-gpu-mem/internal/planner/live"
 )
 
-const (
-	plannerSlot  = 9
-	plannerNodes = 3
-)
+const plannerNodes = 3
 
 // plannedJob has a group of several instances whose memory a profile knows, and
 // a task with two asks.
@@ -88,7 +85,7 @@ func sixGPUs() fakenvml.State {
 // On several nodes, run puts tasks where plan said. Run again, and planned again
 // with fewer nodes, they go on in the containers they have.
 func TestPlanner(t *testing.T) {
-	c, err := startCluster(plannerSlot, sixGPUs(), fmt.Sprintf("GPU_MEM_NODES=%d", plannerNodes))
+	c, err := startCluster(sixGPUs(), fmt.Sprintf("GPU_MEM_NODES=%d", plannerNodes))
 	if c != nil {
 		t.Cleanup(func() { must.NoError(t, c.down()) })
 	}
@@ -267,11 +264,10 @@ func testNowhere(t *testing.T, c *cluster) {
 	must.StrContains(t, out, "replicas")
 }
 
-// exit runs the operator's command line and returns its exit code and output.
+// exit runs the operator's command line and returns its exit code and all that it said.
 func (c *cluster) exit(t *testing.T, args ...string) (int, string) {
 	t.Helper()
-	cmd := c.command(args...)
-	out, err := cmd.CombinedOutput()
+	out, err := c.command(args...).CombinedOutput()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return failed.ExitCode(), string(out)
 	}
@@ -290,7 +286,7 @@ func (c *cluster) command(args ...string) *exec.Cmd {
 
 // A job that goes through the webhook lands where the webhook sent it.
 func testWebhook(t *testing.T, c *cluster) {
-	const address = "127.0.0.1:19046"
+	address := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
 	service := c.command("webhook", "--listen", address)
 	var log bytes.Buffer
 	service.Stderr = &log

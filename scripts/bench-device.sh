@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures what the device plugin costs and prints a table: the figure, and what
-# it should be at most. The plugin rests for GPU_MEM_IDLE (60s by default; 10m
-# shows slow growth too).
+# it is at most on an idle machine, which is not judged. The plugin rests for
+# GPU_MEM_IDLE (60s by default; 10m shows slow growth too).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +11,7 @@ trap 'rm -f "$figures"' EXIT
 
 row() { printf '%-58s %14s %14s\n' "$1" "$2" "$3"; }
 
-row figure measured 'at most'
+row figure measured 'idle machine'
 go test -run '^$' -bench . ./device | awk -F '\t' '
   function name(text) { sub(/-[0-9]+ *$/, "", text); return text }
   function value(text) { sub(/^ +/, "", text); split(text, part, " "); return part[1] }

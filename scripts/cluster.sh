@@ -32,6 +32,7 @@ up() {
   choose_store
   step "Debian packages"
   "$scripts/deps.sh"
+  "$scripts/host.sh" remember
   step "Tools, from $GPU_MEM_CACHE"
   "$scripts/tools.sh" nomad consul runtime
   step "Program and fake NVML"
@@ -64,40 +65,15 @@ end_jobs() {
 
 no_containers() { [[ -z $(docker ps -q) ]]; }
 
-# Nomad's helpers for logs and its network bridge outlive the agent.
+# Nomad's helpers for logs and what it changed on the host outlive the agent.
 end_remains() {
-  local pid subnet=10.214.$GPU_MEM_SLOT.0/24 bridge=gpunomad$GPU_MEM_SLOT
+  local pid
   for pid in $(our_pids); do
     kill -KILL "$pid" 2>/dev/null || true
     wait_until 5 gone "$pid" || die "process $pid does not end"
   done
   our_mounts "" | xargs -r umount
-  ip link delete "$bridge" 2>/dev/null || true
-  iptables -D NOMAD-ADMIN -d "$subnet" -o "$bridge" -j ACCEPT 2>/dev/null || true
-  end_addresses filter
-  end_addresses nat
-  rm -f "/var/lib/cni/networks/nomad/${subnet%.*}".*
-}
-
-# end_addresses TABLE: removes what CNI wrote there for addresses of this cluster
-# and had no occasion to remove: a task's chains, where they are used, and rules.
-end_addresses() {
-  local table=$1 addresses=" 10.214.$GPU_MEM_SLOT." chain
-  for chain in $(iptables -t "$table" -S | awk -v a="$addresses" '/^-A CNI-(DN-)?[0-9a-f]+ / && index($0, a) { print $2 }' | sort -u); do
-    delete_rules "$table" "-j $chain"
-    iptables -t "$table" -F "$chain"
-    iptables -t "$table" -X "$chain"
-  done
-  delete_rules "$table" "$addresses"
-}
-
-# delete_rules TABLE TEXT: all rules that contain the text, the last of a chain
-# first, since they are known by their numbers.
-delete_rules() {
-  local chain number
-  while read -r chain number; do
-    iptables -t "$1" -D "$chain" "$number"
-  done < <(iptables -t "$1" -S | awk -v text="$2" '$1 == "-A" { n[$2]++; if (index($0, text)) print $2, n[$2] }' | tac)
+  "$scripts/host.sh" restore
 }
 
 down() {

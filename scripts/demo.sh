@@ -71,7 +71,7 @@ up() {
 our_interfaces() {
   local name
   for name in "gpumem$GPU_MEM_SLOT" "gpunomad$GPU_MEM_SLOT"; do
-    [[ ! -e /sys/class/net/$name ]] || say "$name"
+    ! ip link show "$name" >/dev/null 2>&1 || say "$name" # not in /sys, which may be another namespace's
   done
 }
 

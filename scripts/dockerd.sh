@@ -49,6 +49,7 @@ write_dockerd_config() {
   "ip-masq": false,
   "ip-forward": false,
   "userland-proxy": true,
+  "default-runtime": "$GPU_MEM_DEFAULT_RUNTIME",
   "runtimes": {"nvidia": {"path": "$GPU_MEM_RUN/nvidia-runtime"}}
 }
 END

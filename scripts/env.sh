@@ -31,6 +31,7 @@ NVML_LIBRARY=libnvidia-ml.so.1
 [[ $GPU_MEM_GPUS == real ]] || NVML_LIBRARY=$GPU_MEM_ROOT/bin/libnvidia-ml.so.1
 FAKE_NVML_STATE=$GPU_MEM_RUN/nvml.state
 : "${GPU_MEM_NVIDIA_RUNTIME:=nvidia}"
+: "${GPU_MEM_DEFAULT_RUNTIME:=runc}"
 : "${GPU_MEM_DRIVER_NAME:=gpu-docker}"
 : "${GPU_MEM_FAKE_STATE:=$GPU_MEM_ROOT/scripts/gpus/one.state}"
 

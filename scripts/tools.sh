@@ -13,51 +13,63 @@ pinned() { (cd "$GPU_MEM_ROOT/scripts/tools/$1" && go list -m -f '{{.Version}}' 
 # A Go binary knows the version of the module that it was built from.
 built() { go version -m "$1" 2>/dev/null | awk '$1 == "mod" { print $3 }'; }
 
-# build FOLDER MODULE PACKAGE MINUTES: builds into a folder of its own first,
-# so that the cache never holds half a binary.
-build() {
-  local folder=$1 module=$2 package=$3 minutes=$4 name version temp
-  name=$(basename "${package%/v[0-9]}")
-  version=$(pinned "$folder" "$module")
-  [[ $(built "$GPU_MEM_CACHE/bin/$name") != "$version" ]] || return 0
-  say "building $name $version, once: $minutes on two cores"
-  temp=$(mktemp -d "$GPU_MEM_CACHE/build.XXXXXX")
-  (cd "$GPU_MEM_ROOT/scripts/tools/$folder" &&
-    CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath -o "$temp/$name" "$package")
-  mv -f "$temp/$name" "$GPU_MEM_CACHE/bin/$name"
-}
-
-# An agent on PATH is used as it is.
-build_agent() {
-  local name=$1 minutes=$2 path
-  path=$(command -v "$name" || true)
-  if [[ -n $path && $path != "$GPU_MEM_CACHE/bin/$name" ]]; then
-    say "$name: using $path"
-    return
-  fi
-  build "$name" "github.com/hashicorp/$name" "github.com/hashicorp/$name" "$minutes"
-}
-
-build_tool() {
+# packages TOOL: what it is built from, as lines "FOLDER MODULE PACKAGE".
+packages() {
+  local program
   case $1 in
-    nomad) build_agent nomad "3 to 8 minutes" ;;
-    consul) build_agent consul "3 to 8 minutes" ;;
-    lint) build lint github.com/golangci/golangci-lint/v2 \
-      github.com/golangci/golangci-lint/v2/cmd/golangci-lint "2 to 5 minutes" ;;
+    nomad | consul) say "$1 github.com/hashicorp/$1 github.com/hashicorp/$1" ;;
+    lint) say "lint github.com/golangci/golangci-lint/v2 github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
     runtime)
-      local program
       for program in nvidia-container-runtime nvidia-cdi-hook nvidia-ctk; do
-        build toolkit "$toolkit" "$toolkit/cmd/$program" "up to a minute"
+        say "toolkit $toolkit $toolkit/cmd/$program"
       done
       ;;
     *) die "no tool '$1': nomad, consul, runtime or lint" ;;
   esac
 }
 
+name_of() { basename "${1%/v[0-9]}"; }
+
+is_built() { [[ $(built "$GPU_MEM_CACHE/bin/$(name_of "$3")") == $(pinned "$1" "$2") ]]; }
+
+# An agent on PATH is used as it is.
+from_path() {
+  local path
+  [[ $1 == nomad || $1 == consul ]] && path=$(command -v "$1") && [[ $path != "$GPU_MEM_CACHE/bin/$1" ]] &&
+    say "$1: using $path"
+}
+
+# missing TOOL...: what must be built, as lines that packages prints.
+missing() {
+  local tool package
+  for tool; do
+    from_path "$tool" >&2 || packages "$tool"
+  done | while read -r -a package; do
+    is_built "${package[@]}" || say "${package[*]}"
+  done
+}
+
+# build FOLDER MODULE PACKAGE: builds into a folder of its own first, so that the
+# cache never holds half a binary.
+build() {
+  local name temp
+  name=$(name_of "$3")
+  say "building $name $(pinned "$1" "$2"), once: up to 8 minutes on two cores"
+  temp=$(mktemp -d "$GPU_MEM_CACHE/build.XXXXXX")
+  (cd "$GPU_MEM_ROOT/scripts/tools/$1" &&
+    CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath -o "$temp/$name" "$3")
+  mv -f "$temp/$name" "$GPU_MEM_CACHE/bin/$name"
+}
+
 (($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint ..."
 mkdir -p "$GPU_MEM_CACHE/bin"
+# Who needs nothing built does not wait for one who builds something else.
+wanted=$(missing "$@")
+[[ -n $wanted ]] || exit 0
 # Two runs at once would build the same thing twice; the second one waits.
 exec 9>"$GPU_MEM_CACHE/build.lock"
 flock 9
 trap 'rm -rf "$GPU_MEM_CACHE"/build.??????' EXIT
-for tool; do build_tool "$tool"; done
+while read -r -a package; do
+  is_built "${package[@]}" || build "${package[@]}"
+done <<<"$wanted"

@@ -37,7 +37,7 @@ func newTenant(store allocator.Store, name string) tenant {
 }
 
 func (n tenant) claim(ctx context.Context) error {
-	return n.table.Claim(ctx, n.owner, "attempt", []allocator.Booking{
+	return n.table.Claim(ctx, n.owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{
 		{GPU: contested, UnitMiB: 1024, Of: 4, TotalMiB: 4096, Units: allocator.NewUnitSet(0, 1, 2, 3)},
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -209,7 +210,7 @@ func TestConsul_value_edited_by_hand(t *testing.T) {
 	must.ErrorContains(t, err, "gpus/GPU-contested/claims")
 	table := allocator.NewTable(store)
 	other := allocator.Booking{GPU: "GPU-other", UnitMiB: 1024, Of: 4, Units: allocator.NewUnitSet(1)}
-	must.NoError(t, table.Claim(t.Context(), newTenant(store, "two").owner, "attempt", []allocator.Booking{other}))
+	must.NoError(t, table.Claim(t.Context(), newTenant(store, "two").owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{other}))
 	snapshot, err := table.Snapshot(t.Context())
 	must.NoError(t, err)
 	must.Len(t, 1, snapshot.Problems)
@@ -245,17 +246,42 @@ func TestConsul_claims_on_many_GPUs(t *testing.T) {
 	for i := range bookings {
 		bookings[i] = allocator.Booking{GPU: allocator.GPUID(fmt.Sprintf("GPU-%d", i)), UnitMiB: 1, Of: 1, Units: allocator.NewUnitSet(0)}
 	}
-	err := table.Claim(t.Context(), owner, "attempt", bookings)
+	err := table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, bookings)
 	must.ErrorIs(t, err, allocator.ErrTooLarge)
 	must.ErrorContains(t, err, "65 operations at once, Consul takes 64")
 	jobs, err := holders(t.Context(), store)
 	must.NoError(t, err)
 	must.SliceEmpty(t, jobs)
 
-	must.NoError(t, table.Claim(t.Context(), owner, "attempt", bookings[:64]))
+	must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, bookings[:64]))
 	jobs, err = holders(t.Context(), store)
 	must.NoError(t, err)
 	must.Len(t, 64, jobs)
+}
+
+// Consul takes the ledger of a GPU on which each unit is a claim with the worst names,
+// and whatever else happens to the claims.
+func TestConsul_takes_a_full_ledger(t *testing.T) {
+	t.Parallel()
+	store := open(t, startAgent(t), "", "")
+	const gpu = allocator.GPUID("MIG-GPU-5b0c7a1e-1d2c-4b3a-9f8e-7d6c5b4a3928/1/0")
+	key := allocator.ClaimsKey(gpu)
+	value := storetest.FullLedger(t, gpu, strings.Repeat("\x01", 4096))
+	must.NoError(t, store.Apply(t.Context(), []allocator.Write{{Key: key, Value: value}}))
+	ledger, err := allocator.DecodeLedger(value)
+	must.NoError(t, err)
+	table, last := allocator.NewTable(store), ledger.Claims()[storetest.FullUnits-1]
+	on := []allocator.GPUID{gpu}
+	must.NoError(t, table.Release(t.Context(), last.Owner, last.Attempt, on))
+	attempt := allocator.Attempt{ID: last.Attempt, Begun: last.Begun, Engine: last.Engine}
+	must.NoError(t, table.Claim(t.Context(), last.Owner, attempt, []allocator.Booking{
+		{GPU: gpu, UnitMiB: 256, Of: storetest.FullUnits, Units: last.Units},
+	}))
+	must.NoError(t, table.Running(t.Context(), last.Owner, last.Attempt, last.Container, on))
+	must.NoError(t, table.Stuck(t.Context(), last.Owner, last.Attempt, on))
+	found, err := table.Inspect(t.Context(), gpu)
+	must.NoError(t, err)
+	must.Len(t, storetest.FullUnits, found.Claims())
 }
 
 // The policies in docs/consul-kv.md allow what they are for, and no more.

@@ -3,7 +3,10 @@
 package file_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -14,8 +17,10 @@ import (
 	"nomad-gpu-mem/allocator/file"
 )
 
-// maxClaim is how long a claim in a file may take, fsync included.
-const maxClaim = 2 * time.Millisecond
+// maxClaim is how long a claim in a file may take, in bare replacements of a file of the
+// same size that survive a power cut. Both wait for the same disk in the same run, so a
+// busy machine slows both.
+const maxClaim = 2.0
 
 func ownerOf(n int) allocator.Owner {
 	return allocator.Owner{
@@ -29,15 +34,16 @@ func gpuOf(n int) allocator.GPUID { return allocator.GPUID(fmt.Sprint("GPU-", n%
 // A busy node of eight GPUs has some 40 tasks; ten times as many show what the
 // size of the file costs.
 func TestBench_file(t *testing.T) {
-	must.LessEq(t, maxClaim, medianClaim(t, 40))
-	medianClaim(t, 400)
+	must.LessEq(t, maxClaim, claimRatio(t, 40))
+	claimRatio(t, 400)
 }
 
-// medianClaim is the time of a claim where so many tasks are, and as many end as
-// start.
-func medianClaim(t *testing.T, busy int) time.Duration {
-	table := allocator.NewTable(file.New(newPath(t)))
-	var times []time.Duration
+// claimRatio measures claims where so many tasks are, and as many end as start, beside
+// bare replacements of the table's file.
+func claimRatio(t *testing.T, busy int) float64 {
+	path := newPath(t)
+	table := allocator.NewTable(file.New(path))
+	var claims, bare []time.Duration
 	for n := range busy + 400 {
 		if n >= busy {
 			old := n - busy
@@ -46,13 +52,35 @@ func medianClaim(t *testing.T, busy int) time.Duration {
 		owner := ownerOf(n)
 		booking := allocator.Booking{GPU: gpuOf(n), UnitMiB: 1024, Of: 80, Units: allocator.NewUnitSet(n / 8 % 80)}
 		begun := time.Now()
-		must.NoError(t, table.Claim(t.Context(), owner, "attempt", []allocator.Booking{booking}))
+		must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{booking}))
 		if n >= busy {
-			times = append(times, time.Since(begun))
+			claims = append(claims, time.Since(begun))
+			bare = append(bare, bareReplacement(t, path))
 		}
 	}
-	slices.Sort(times)
-	p50, p99 := times[len(times)/2], times[len(times)*99/100]
-	t.Logf("claim p50 %v (at most %v with 40), p99 %v, with %d claims on 8 GPUs", p50, maxClaim, p99, busy)
-	return p50
+	slices.Sort(claims)
+	slices.Sort(bare)
+	// The quick quarter of each: the rest tells more of the machine's other work.
+	ratio := float64(claims[len(claims)/4]) / float64(bare[len(bare)/4])
+	t.Logf("bare replacement p50 %v; claim p50 %v p99 %v; quick quarter: %.2f (at most %.1f with 40), with %d claims on 8 GPUs",
+		bare[len(bare)/2], claims[len(claims)/2], claims[len(claims)*99/100], ratio, maxClaim, busy)
+	return ratio
+}
+
+// bareReplacement writes the file's content to another file, flushes it, and gives it its
+// final name.
+func bareReplacement(t *testing.T, path string) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must.NoError(t, err)
+	begun := time.Now()
+	f, err := os.Create(path + ".bare.next")
+	must.NoError(t, err)
+	_, err = f.Write(text)
+	must.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+	must.NoError(t, os.Rename(f.Name(), path+".bare"))
+	dir, err := os.Open(filepath.Dir(path))
+	must.NoError(t, err)
+	must.NoError(t, errors.Join(dir.Sync(), dir.Close()))
+	return time.Since(begun)
 }

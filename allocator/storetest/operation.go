@@ -31,7 +31,7 @@ type Operation struct {
 	Container int            `json:"container,omitempty"`
 	Units     [gpuCount]mask `json:"units,omitzero"` // that a claim books
 	Count     [gpuCount]int  `json:"count,omitzero"` // that a reservation wants
-	GPUs      [gpuCount]bool `json:"gpus,omitzero"`  // that are run on or released
+	GPUs      [gpuCount]bool `json:"gpus,omitzero"`  // that are run on, released or cancelled
 }
 
 // mask is a set of units, a bit each.
@@ -51,6 +51,8 @@ const (
 	held    Result = "held"    // by another task: allocator.ErrHeld
 	refused Result = "refused" // no such claim: allocator.ErrInvalid
 	noRoom  Result = "no room" // allocator.ErrNoRoom
+	// superseded: a newer attempt of the task has the claim, allocator.ErrSuperseded.
+	superseded Result = "superseded"
 
 	// unknown is the result of a call whose answer was lost, or whose process
 	// was. It may have been done or not.
@@ -62,7 +64,7 @@ const (
 
 // generate returns a random operation. All tests of the table draw from it.
 func generate(random *rand.Rand) Operation {
-	op := Operation{Task: 1 + random.IntN(taskCount), Attempt: 1 + random.IntN(2)}
+	op := Operation{Task: 1 + random.IntN(taskCount), Attempt: 1 + random.IntN(attemptCount)}
 	switch pick := random.IntN(100); {
 	case pick < 40:
 		op.Kind = opClaim
@@ -87,7 +89,7 @@ func generate(random *rand.Rand) Operation {
 			op.Count[gpu] = 1 + random.IntN(4)
 		}
 	case pick < 92:
-		op.Kind = opCancel
+		op.Kind, op.GPUs = opCancel, [gpuCount]bool{true, true, true}
 	default:
 		return Operation{Kind: opRead}
 	}
@@ -123,7 +125,7 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	attempt := fmt.Sprintf("attempt-%d", op.Attempt)
 	switch op.Kind {
 	case opClaim:
-		return table.Claim(ctx, owner(op.Task), attempt, op.bookings())
+		return table.Claim(ctx, owner(op.Task), allocator.Attempt{ID: attempt, Begun: begun(op.Attempt)}, op.bookings())
 	case opRun:
 		return table.Running(ctx, owner(op.Task), attempt, fmt.Sprintf("container-%d", op.Container), op.gpus())
 	case opRelease:
@@ -131,15 +133,39 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	case opReserve:
 		return table.Reserve(ctx, planned(op.Task), time.Hour, op.rooms())
 	case opCancel:
-		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, gpus())
+		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, op.gpus())
 	default:
 		return fmt.Errorf("no operation %q", op.Kind)
 	}
 }
 
+// isPerGPU reports whether the table does the operation on each GPU by itself. A
+// claim and a reservation are for all GPUs or none.
+func (op Operation) isPerGPU() bool { return op.GPUs != [gpuCount]bool{} }
+
+// steps are the operations that each take effect at one moment: one for each GPU of
+// an operation that the table does on each by itself.
+func (op Operation) steps() (all []Operation) {
+	if !op.isPerGPU() {
+		return []Operation{op}
+	}
+	for number, named := range op.GPUs {
+		if named {
+			step := op
+			step.GPUs = [gpuCount]bool{}
+			step.GPUs[number] = true
+			all = append(all, step)
+		}
+	}
+	return all
+}
+
 func outcomeOf(err error) (Outcome, error) {
+	if errors.Is(err, allocator.ErrUnavailable) { // on one GPU, whatever came of the others
+		return Outcome{Result: unknown}, nil
+	}
 	for sentinel, result := range map[error]Result{
-		allocator.ErrHeld: held, allocator.ErrInvalid: refused, allocator.ErrNoRoom: noRoom, allocator.ErrUnavailable: unknown,
+		allocator.ErrHeld: held, allocator.ErrInvalid: refused, allocator.ErrNoRoom: noRoom, allocator.ErrSuperseded: superseded,
 	} {
 		if errors.Is(err, sentinel) {
 			return Outcome{Result: result}, nil

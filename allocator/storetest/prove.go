@@ -85,8 +85,13 @@ func newClient(number int, store allocator.Store, faults Faults, random *rand.Ra
 }
 
 func (c *client) run(ctx context.Context, operations int) error {
+	var steps []Operation
 	for range operations {
-		this := call{Client: c.number, Op: generate(c.random), Begin: clock()}
+		for len(steps) == 0 {
+			steps = generate(c.random).steps()
+		}
+		this := call{Client: c.number, Op: steps[0], Begin: clock()}
+		steps = steps[1:]
 		c.began(this)
 		c.seam.begin()
 		outcome, err := this.Op.perform(ctx, c.table)

@@ -24,15 +24,18 @@ type Claim struct {
 }
 
 // apply does an operation on the state. It returns what the call must have
-// returned; a call that failed changed nothing.
-func (s State) apply(op Operation) (State, Result) {
-	next := s
+// returned. One that is for all GPUs or none changed nothing if it failed.
+func (s State) apply(op Operation) (next State, result Result) {
+	next, result = s, done
 	for gpu := range next {
-		if result := next[gpu].apply(op, gpu); result != done {
+		if failed := next[gpu].apply(op, gpu); failed != done {
+			result = failed
+		}
+		if result != done && !op.isPerGPU() {
 			return s, result
 		}
 	}
-	return next, done
+	return next, result
 }
 
 func (h *Holdings) apply(op Operation, gpu int) Result {
@@ -48,7 +51,7 @@ func (h *Holdings) apply(op Operation, gpu int) Result {
 		h.Tasks[op.Task].Container = op.Container
 	case op.Kind == opRelease && op.GPUs[gpu] && h.Tasks[op.Task].Attempt == op.Attempt:
 		h.free(op.Task)
-	case op.Kind == opCancel:
+	case op.Kind == opCancel && op.GPUs[gpu]:
 		h.free(-op.Task)
 	}
 	return done
@@ -57,6 +60,9 @@ func (h *Holdings) apply(op Operation, gpu int) Result {
 func (h *Holdings) claim(task, attempt int, units mask) Result {
 	if h.Tasks[task].Attempt == attempt && h.unitsOf(task) == units {
 		return done
+	}
+	if h.Tasks[task].Attempt > attempt {
+		return superseded
 	}
 	for unit, holder := range h.Holder {
 		if units&(1<<unit) != 0 && holder > 0 && holder != task {

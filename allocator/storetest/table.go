@@ -21,6 +21,9 @@ const (
 	unitCount = 8
 	unitMiB   = 1024
 	taskCount = 6
+	// attemptCount is how many attempts of a task there are, each newer than those
+	// before it. They come in any order: an old one may be late.
+	attemptCount = 3
 )
 
 // RunTable tests an allocator.Table over a store: random operations, one after
@@ -58,6 +61,13 @@ func RunTable(t *testing.T, newStore func(t testing.TB) allocator.Store, operati
 		defer store.Close()
 		ProveTogether(t, store, 6, operations/6)
 	})
+	for what, value := range map[string]string{"nonsense": "nonsense", "of a newer version": `{"version":2}`} {
+		t.Run("a ledger that cannot be read harms no other GPU: "+what, func(t *testing.T) {
+			store := newStore(t)
+			defer store.Close()
+			testIsolation(t, store, value)
+		})
+	}
 	t.Run("many tasks at once", func(t *testing.T) {
 		store := newStore(t)
 		defer store.Close()
@@ -106,7 +116,9 @@ func live(ctx context.Context, table *allocator.Table, number, life int) error {
 		bookings = append(bookings, booking(gpu, allocator.NewUnitSet(first, first+1, first+2)))
 	}
 	for _, step := range []func() error{
-		func() error { return table.Claim(ctx, owner, attempt, bookings) },
+		func() error {
+			return table.Claim(ctx, owner, allocator.Attempt{ID: attempt, Begun: begun(life)}, bookings)
+		},
 		func() error { return table.Running(ctx, owner, attempt, "container", on) },
 		func() error { return table.Release(ctx, owner, attempt, on) },
 	} {
@@ -149,6 +161,11 @@ func owner(number int) allocator.Owner {
 	}
 }
 
+// begun is when an attempt began.
+func begun(attempt int) time.Time {
+	return time.Date(2026, 1, 1, 0, 0, attempt, 0, time.UTC)
+}
+
 // planned is the owner of a reservation for the task.
 func planned(number int) allocator.Owner {
 	o := owner(number)
@@ -164,14 +181,6 @@ const (
 )
 
 func gpu(number int) allocator.GPUID { return allocator.GPUID(fmt.Sprintf(gpuFormat, number)) }
-
-func gpus() []allocator.GPUID {
-	all := make([]allocator.GPUID, gpuCount)
-	for number := range all {
-		all[number] = gpu(number)
-	}
-	return all
-}
 
 func booking(gpu allocator.GPUID, units allocator.UnitSet) allocator.Booking {
 	return allocator.Booking{GPU: gpu, UnitMiB: unitMiB, Of: unitCount, TotalMiB: unitMiB * unitCount, Units: units}

@@ -54,7 +54,7 @@ type credentialSources struct {
 // find returns the credentials for a registry. The first source that has an answer or an error wins: the task's own, the
 // file (its entry, then the helper that it names), the helper. None: anonymous.
 func (s credentialSources) find(ctx context.Context, host string, own *Auth) (Auth, error) {
-	if own != nil && *own != (Auth{}) {
+	if own != nil {
 		return *own, nil
 	}
 	if s.file != "" {

@@ -66,10 +66,13 @@ func TestCredentialsOrder(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "own", own.Username)
 
-	fromFile, err := sources.find(ctx, "a.example", &Auth{})
+	fromFile, err := sources.find(ctx, "a.example", nil)
 	must.NoError(t, err)
 	must.Eq(t, "f", fromFile.Username)
 
+	anonymous, err := sources.find(ctx, "a.example", &Auth{})
+	must.NoError(t, err)
+	must.Eq(t, Auth{}, anonymous)
 	named, err := sources.find(ctx, "b.example", nil)
 	must.NoError(t, err)
 	must.Eq(t, Auth{Username: "h", Password: "s", ServerAddress: "b.example"}, named)

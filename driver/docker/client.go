@@ -17,8 +17,12 @@ type Config struct {
 	AuthConfigFile string
 	// AuthHelper is the suffix of a credential helper: "ecr-login" runs docker-credential-ecr-login.
 	AuthHelper string
+	// SpoolDir is where image archives are copied to, while they are loaded. Empty: where temporary files go.
+	SpoolDir string
 	// InfraImage is the image of the pause container of group networks.
 	InfraImage string
+	// InfraPinFile remembers which image InfraImage was. Empty: for as long as the client lives.
+	InfraPinFile string
 }
 
 // Client speaks to one daemon. It is safe for concurrent use.
@@ -28,6 +32,7 @@ type Client struct {
 	pulls      pulls
 	timing     timing
 	credential credentialSources
+	infra      infraPin
 }
 
 // New makes a client. It does not speak to the daemon, which may be away for now; it fails on an address or TLS file that
@@ -44,6 +49,7 @@ func New(cfg Config) (*Client, error) {
 		config:     cfg,
 		timing:     defaultTiming,
 		credential: credentialSources{file: cfg.AuthConfigFile, helper: cfg.AuthHelper},
+		infra:      infraPin{path: cfg.InfraPinFile},
 	}, nil
 }
 

@@ -29,9 +29,9 @@ type Spec struct {
 
 // Create makes a container and returns its ID.
 //
-// A container that already has the name was left by an earlier attempt, or by a call whose answer got lost. If it runs and
-// carries all labels of spec, it is this very attempt: its ID is returned, and Start on it does nothing. Any other one is
-// removed. Failures that pass by themselves are retried.
+// A container that already has the name and all labels of spec was made by a call whose answer got lost. If it runs, its ID is
+// returned, and Start on it does nothing; if not, it is removed. Any other container keeps the name: which of two starts is
+// the later one is not known here. Failures that pass by themselves are retried.
 //
 // Errors: ErrImage (the image is gone), ErrRuntimeMissing, ErrVolumeInUse, ErrUnavailable, ErrNameTaken, or what the daemon
 // says of a bad spec.
@@ -128,7 +128,8 @@ func (c *Client) withMAC(ctx context.Context, spec Spec) (Spec, error) {
 	return spec, nil
 }
 
-// settle looks at the container that has the name of spec: it returns its ID if it is to be adopted, and removes it if not.
+// settle looks at the container that has the name of spec: it returns its ID if it is to be adopted, and removes it if it was
+// made by an earlier call and does not run.
 func (c *Client) settle(ctx context.Context, spec Spec) (adopted string, err error) {
 	there, err := c.Inspect(ctx, spec.Name)
 	if errors.Is(err, ErrNotFound) {
@@ -137,7 +138,11 @@ func (c *Client) settle(ctx context.Context, spec Spec) (adopted string, err err
 	if err != nil {
 		return "", err
 	}
-	if there.Running && carries(there.Labels, spec.Config.Labels) {
+	if !carries(there.Labels, spec.Config.Labels) {
+		return "", fmt.Errorf("creating container %s: %w: container %s has it, which is not of this start; remove it if nothing needs it",
+			spec.Name, ErrNameTaken, short(there.ID))
+	}
+	if there.Running {
 		return there.ID, nil
 	}
 	return "", c.Remove(ctx, there.ID)

@@ -11,7 +11,6 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/pkg/jsonmessage"
 )
 
 // Image is what a task needs to know of the image it runs from.
@@ -21,6 +20,7 @@ type Image struct {
 	User       string
 	StopSignal string
 	Labels     map[string]string
+	Digests    []string // by which registries know it: repository@sha256:...
 }
 
 // PullRequest asks for an image.
@@ -30,9 +30,10 @@ type PullRequest struct {
 	Ref string
 	// Force pulls even if the image is there.
 	Force bool
-	// Load opens an image archive (as from docker save) that is loaded in place of a pull. Nil: none.
+	// Load opens an image archive (as from docker save, or an OCI layout) that is loaded in place of a pull. Nil: none. Its
+	// author is not trusted: it must have the image of that name and no other, and the image gets no name.
 	Load func() (io.ReadCloser, error)
-	// Auth are the task's own credentials. Nil: those of Config.
+	// Auth are the task's own credentials, or its wish for none. Nil: those of Config.
 	Auth *Auth
 	// AuthSoftFail makes credentials that cannot be had a message to Progress, and the pull anonymous.
 	AuthSoftFail bool
@@ -74,38 +75,17 @@ func (c *Client) EnsureImage(ctx context.Context, req PullRequest) (Image, error
 			return img, err
 		}
 	}
-	if err := c.fetch(ctx, ref, req); err != nil {
-		return Image{}, err
-	}
-	return c.inspectImage(ctx, ref)
-}
-
-// fetch brings an image here that is not, or that may have changed.
-func (c *Client) fetch(ctx context.Context, ref imageRef, req PullRequest) error {
 	switch {
 	case req.Load != nil:
 		return c.load(ctx, ref, req.Load)
 	case ref.registry == "":
-		return fmt.Errorf("%w: %q is an image ID that is not on this host, and IDs cannot be pulled: name a repository",
+		return Image{}, fmt.Errorf("%w: %q is an image ID that is not on this host, and IDs cannot be pulled: name a repository",
 			ErrImage, ref.name)
-	default:
-		return c.pull(ctx, ref, req)
 	}
-}
-
-func (c *Client) load(ctx context.Context, ref imageRef, open func() (io.ReadCloser, error)) error {
-	archive, err := open()
-	if err != nil {
-		return fmt.Errorf("%w: opening the archive of %q: %w", ErrImage, ref.name, err)
+	if err := c.pull(ctx, ref, req); err != nil {
+		return Image{}, err
 	}
-	defer archive.Close()
-	loaded, err := c.api.ImageLoad(ctx, archive)
-	if err != nil {
-		return imageError(err, "loading %q from its archive", ref.name)
-	}
-	defer loaded.Body.Close()
-	err = readMessages(loaded.Body, func(jsonmessage.JSONMessage) {})
-	return imageError(err, "loading %q from its archive", ref.name)
+	return c.inspectImage(ctx, ref)
 }
 
 // imageError is wrap for calls that bring an image here: whatever the daemon could not do is ErrImage.
@@ -126,7 +106,7 @@ func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) 
 	if err != nil {
 		return Image{}, wrap(err, "looking up image %q", ref.name)
 	}
-	img := Image{ID: got.ID}
+	img := Image{ID: got.ID, Digests: got.RepoDigests}
 	if got.Config != nil {
 		img.Env = got.Config.Env
 		img.User = got.Config.User
@@ -136,8 +116,12 @@ func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) 
 	return img, nil
 }
 
-// RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error.
+// RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error. The
+// pause image stays: a task may have run from it.
 func (c *Client) RemoveImage(ctx context.Context, id string) error {
+	if c.infra.holds(id) {
+		return nil
+	}
 	err := c.timing.retry(ctx, func() error {
 		_, err := c.api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
 		return err
@@ -146,6 +130,20 @@ func (c *Client) RemoveImage(ctx context.Context, id string) error {
 		return nil
 	}
 	return wrap(err, "removing image %s", id)
+}
+
+// FamiliarName is an image's name as people write it, with its tag: "redis" is redis:latest. What cannot be a name stays as it
+// is.
+func FamiliarName(name string) string {
+	ref, err := parseRef(name)
+	if err != nil || ref.registry == "" {
+		return name
+	}
+	named, err := reference.ParseNormalizedNamed(ref.name)
+	if err != nil {
+		return name
+	}
+	return reference.FamiliarString(named)
 }
 
 // imageRef is a parsed image name.

@@ -35,3 +35,12 @@ func TestParseRef(t *testing.T) {
 		must.ErrorIs(t, err, ErrImageName, must.Sprint(bad))
 	}
 }
+
+func TestFamiliarName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"redis": "redis:latest", "docker.io/library/redis:7": "redis:7", "https://host:5000/a/b": "host:5000/a/b:latest", "A B": "A B",
+	} {
+		must.Eq(t, want, FamiliarName(name))
+	}
+}

@@ -14,9 +14,10 @@ type Info struct {
 	ID            string // as Client.ID returns it
 	Version       string
 	OSType        string
-	CgroupVersion string   // "1" or "2"
-	BridgeIP      string   // gateway of the network "bridge"; empty if there is none
-	Runtimes      []string // sorted
+	CgroupVersion string            // "1" or "2"
+	BridgeIP      string            // gateway of the network "bridge"; empty if there is none
+	Runtimes      []string          // sorted
+	RuntimePaths  map[string]string // of their programs, by name; only of those that the daemon's configuration names by path
 }
 
 // ID asks the daemon who it is. It keeps its ID with its data, over restarts; another ID means other containers. ErrUnavailable if
@@ -36,7 +37,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	paths := map[string]string{}
+	for name, runtime := range got.Runtimes {
+		if runtime.Path != "" {
+			paths[name] = runtime.Path
+		}
+	}
 	return Info{
+		RuntimePaths:  paths,
 		ID:            got.ID,
 		Version:       got.ServerVersion,
 		OSType:        got.OSType,

@@ -123,37 +123,45 @@ func TestCreateAdoptsItsOwn(t *testing.T) {
 	must.NoError(t, c.Start(t.Context(), again))
 }
 
-func TestCreateReplaces(t *testing.T) {
+func TestCreateReplacesItsOwnThatEnded(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name   string
-		script string
-		change func(*Spec)
-	}{
-		{"one that ended", "true", func(*Spec) {}},
-		{"another attempt that runs", forever, func(s *Spec) {
+	c := engine(t)
+	spec := shell("true")
+	old := start(t, c, spec)
+	_, err := c.Wait(t.Context(), old)
+	must.NoError(t, err)
+	id := create(t, c, spec)
+	must.NotEq(t, old, id)
+	_, err = c.Inspect(t.Context(), old)
+	must.ErrorIs(t, err, ErrNotFound)
+}
+
+// A name proves nothing: which of two starts is the later one is for others to know.
+func TestCreateRemovesNoOthers(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Spec){
+		"of another attempt": func(s *Spec) {
 			s.Config.Labels = maps.Clone(s.Config.Labels)
 			s.Config.Labels["attempt"] = "2"
-		}},
-		{"one that runs, of which nothing is known", forever, func(s *Spec) { s.Config.Labels = nil }},
+		},
+		"of unknown origin": func(s *Spec) { s.Config.Labels = nil },
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			c := engine(t)
-			spec := shell(tc.script)
-			old := start(t, c, spec)
-			if tc.script != forever {
-				_, err := c.Wait(t.Context(), old)
+		for _, script := range []string{forever, "true"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := engine(t)
+				spec := shell(script)
+				old := start(t, c, spec)
+				config := *spec.Config
+				spec.Config = &config
+				change(&spec)
+				_, err := c.Create(t.Context(), spec)
+				must.ErrorIs(t, err, ErrNameTaken)
+				must.True(t, Recoverable(err))
+				_, err = c.Inspect(t.Context(), old)
 				must.NoError(t, err)
-			}
-			config := *spec.Config
-			spec.Config = &config
-			tc.change(&spec)
-			id := create(t, c, spec)
-			must.NotEq(t, old, id)
-			_, err := c.Inspect(t.Context(), old)
-			must.ErrorIs(t, err, ErrNotFound)
-		})
+			})
+		}
 	}
 }
 

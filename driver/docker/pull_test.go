@@ -55,27 +55,11 @@ func TestEnsureImageDecision(t *testing.T) {
 	}
 }
 
-func TestEnsureImageLoads(t *testing.T) {
+func TestEnsureImageWithoutItsArchive(t *testing.T) {
 	t.Parallel()
-	daemon := &fakeDaemon{create: pulling}
-	daemon.handler = map[string]http.Handler{"POST /images/load": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		archive, _ := io.ReadAll(r.Body)
-		daemon.mu.Lock()
-		defer daemon.mu.Unlock()
-		daemon.present["docker.io/"+string(archive)] = true
-		_, _ = io.WriteString(w, `{"stream":"Loaded image"}`)
-	})}
-	c := daemon.start(t, Config{})
-	req := PullRequest{Ref: "team/app", Force: true, Load: func() (io.ReadCloser, error) {
-		return io.NopCloser(strings.NewReader("team/app:latest")), nil
-	}}
-	_, err := c.EnsureImage(t.Context(), req)
-	must.NoError(t, err)
-	must.SliceEmpty(t, daemon.pulled())
-
 	missing := errors.New("no such file")
-	req.Load = func() (io.ReadCloser, error) { return nil, missing }
-	_, err = c.EnsureImage(t.Context(), req)
+	req := PullRequest{Ref: "team/app", Force: true, Load: func() (io.ReadCloser, error) { return nil, missing }}
+	_, err := (&fakeDaemon{create: pulling}).start(t, Config{}).EnsureImage(t.Context(), req)
 	must.ErrorIs(t, err, missing)
 	must.ErrorIs(t, err, ErrImage)
 }

@@ -14,6 +14,7 @@ type SandboxSpec struct {
 	Name     string
 	Hostname string            // empty: the daemon makes one
 	Labels   map[string]string // by which it is known again
+	Env      []string
 	// PullTimeout and IdleTimeout bound the pull of the pause image.
 	PullTimeout, IdleTimeout time.Duration
 }
@@ -39,12 +40,7 @@ func (c *Client) CreateSandbox(ctx context.Context, spec SandboxSpec) (s Sandbox
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Sandbox{}, false, err
 	}
-	image, err := c.EnsureImage(ctx, PullRequest{
-		Ref:          c.config.InfraImage,
-		AuthSoftFail: true,
-		Timeout:      spec.PullTimeout,
-		IdleTimeout:  spec.IdleTimeout,
-	})
+	image, err := c.infraImage(ctx, spec)
 	if err != nil {
 		return Sandbox{}, false, fmt.Errorf("pause image of group networks (infra_image): %w", err)
 	}
@@ -52,15 +48,38 @@ func (c *Client) CreateSandbox(ctx context.Context, spec SandboxSpec) (s Sandbox
 	return s, err == nil, err
 }
 
+const (
+	sandboxRuntime = "runc" // Docker's own, whatever the daemon's default is: another one may give the container devices
+	sandboxMemory  = 64 << 20
+	sandboxPids    = 64 // the runtime itself needs some while it starts the container
+)
+
+// sandboxHost confines a pause container to doing nothing.
+func sandboxHost(runtime string) *container.HostConfig {
+	pids := int64(sandboxPids)
+	return &container.HostConfig{
+		NetworkMode:    "none",
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		Runtime:        runtime,
+		CapDrop:        []string{"ALL"},
+		SecurityOpt:    []string{"no-new-privileges"},
+		ReadonlyRootfs: true,
+		Resources:      container.Resources{Memory: sandboxMemory, MemorySwap: sandboxMemory, PidsLimit: &pids},
+	}
+}
+
 func (c *Client) startSandbox(ctx context.Context, spec SandboxSpec, image string) (Sandbox, error) {
-	id, err := c.Create(ctx, Spec{
-		Name:   spec.Name,
-		Config: &container.Config{Image: image, Hostname: spec.Hostname, Labels: spec.Labels},
-		Host: &container.HostConfig{
-			NetworkMode:   "none",
-			RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		},
-	})
+	create := func(runtime string) (id string, err error) {
+		return c.Create(ctx, Spec{
+			Name:   spec.Name,
+			Config: &container.Config{Image: image, Hostname: spec.Hostname, Labels: spec.Labels, Env: spec.Env},
+			Host:   sandboxHost(runtime),
+		})
+	}
+	id, err := create(sandboxRuntime)
+	if errors.Is(err, ErrRuntimeMissing) { // as with engines that only speak like Docker
+		id, err = create("")
+	}
 	if err != nil {
 		return Sandbox{}, err
 	}

@@ -4,7 +4,9 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -34,6 +36,15 @@ func TestSandbox(t *testing.T) {
 	for label, value := range labels {
 		must.Eq(t, value, found.Labels[label])
 	}
+
+	// It can do nothing.
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", found.Pid))
+	must.NoError(t, err)
+	must.StrContains(t, string(status), "CapBnd:\t0000000000000000\n")
+	must.StrContains(t, string(status), "NoNewPrivs:\t1\n")
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", found.Pid))
+	must.NoError(t, err)
+	must.RegexMatch(t, regexp.MustCompile(`(?m)^\d+ \d+ \d+:\d+ /\S* / ro,`), string(mounts))
 
 	// A task shares its namespace and its host name.
 	task := shell("hostname")

@@ -119,11 +119,13 @@ func TestCreateAfterALostAnswer(t *testing.T) {
 			answer(http.StatusConflict, `{"message":"Conflict. The container name \"/x\" is already in use"}`),
 			answer(http.StatusCreated, `{"Id":"second"}`)),
 		"GET /containers/x/json": first(
-			answer(http.StatusOK, `{"Id":"x","State":{"Status":"created"}}`),
+			answer(http.StatusOK, `{"Id":"x","State":{"Status":"created"},"Config":{"Labels":{"attempt":"1"}}}`),
 			answer(http.StatusNotFound, noSuch)),
 		"DELETE /containers/x": answer(http.StatusNoContent, ""),
 	}}
-	id, err := daemon.start(t, Config{}).Create(t.Context(), Spec{Name: "x", Config: &container.Config{}})
+	id, err := daemon.start(t, Config{}).Create(t.Context(), Spec{
+		Name: "x", Config: &container.Config{Labels: map[string]string{"attempt": "1"}},
+	})
 	must.NoError(t, err)
 	must.Eq(t, "second", id)
 }

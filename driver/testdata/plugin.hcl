@@ -27,11 +27,14 @@ config {
   allow_caps       = ["all"]
   allow_runtimes   = ["runc", "nvidia-cdi"]
   allowed_modes {
-    pid    = ["host"]
-    ipc    = ["container:*"]
-    userns = ["host"]
-    uts    = ["host"]
+    pid      = ["host"]
+    ipc      = ["container:*"]
+    userns   = ["host"]
+    uts      = ["host"]
+    cgroupns = ["host"]
+    network  = ["container:vpn"]
   }
+  allowed_devices = ["/dev/kfd", "/dev/vfio/*"]
   volumes {
     enabled      = true
     selinuxlabel = "z"

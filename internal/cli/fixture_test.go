@@ -86,7 +86,7 @@ func (b *builder) gpu(id allocator.GPUID, state allocator.GPUState) {
 }
 
 func (b *builder) claim(owner allocator.Owner, booking allocator.Booking) {
-	must.NoError(b.t, b.table().Claim(b.t.Context(), owner, "attempt-1", []allocator.Booking{booking}))
+	must.NoError(b.t, b.table().Claim(b.t.Context(), owner, allocator.Attempt{ID: "attempt-1"}, []allocator.Booking{booking}))
 }
 
 func (b *builder) running(owner allocator.Owner, container string, gpu allocator.GPUID) {

@@ -29,7 +29,7 @@ func newClinic(t *testing.T) *clinic {
 	c := &clinic{t: t, store: storetest.NewMemory()}
 	must.NoError(t, c.table(noon).PutNode(t.Context(), allocator.NodeState{Name: "host-1", Version: "1.0.0"}))
 	must.NoError(t, c.table(noon).PutGPU(t.Context(), gpu, allocator.GPUState{Node: "host-1", UnitMiB: 1024, Units: 8, MemoryMiB: 8192}))
-	must.NoError(t, c.table(noon.Add(-time.Hour)).Claim(t.Context(), task, attempt, []allocator.Booking{booked}))
+	must.NoError(t, c.table(noon.Add(-time.Hour)).Claim(t.Context(), task, allocator.Attempt{ID: attempt}, []allocator.Booking{booked}))
 	c.nomad = &doctor.Nomad{Allocs: map[string]doctor.Alloc{"alloc-1": {
 		Job: "train", NodeName: "host-1",
 		Tasks: map[string]doctor.Task{"main": {

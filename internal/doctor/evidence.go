@@ -70,5 +70,5 @@ func (l *Local) runs(claim allocator.Claim) bool {
 // provesGone reports whether this machine is the claim's, and so the absence of
 // a container proves that the task is gone.
 func (l *Local) provesGone(claim allocator.Claim) bool {
-	return l != nil && claim.NodeName == l.Node && !l.runs(claim)
+	return l != nil && claim.IsOn(l.Node) && !l.runs(claim)
 }

@@ -62,18 +62,19 @@ func (r *Reader) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	r.xids.follow(r.session.library, readable(gpus))
+	r.xids.follow(r.session.library, listening(gpus))
 	s := &Snapshot{DriverVersion: node.driver, CUDAVersion: node.cuda, GPUs: gpus}
 	s.Xids, s.XidsErr = r.xids.inbox.fetch()
 	return s, nil
 }
 
-// readable returns the physical GPUs that answer. One that was lost is thus
-// watched anew when it is back.
-func readable(gpus []GPU) []string {
+// listening returns the physical GPUs that can report Xids: those that answer, and
+// those that are only slow to. One that was lost is not among them, and so is
+// registered again when it is back.
+func listening(gpus []GPU) []string {
 	var uuids []string
 	for _, gpu := range gpus {
-		if gpu.Err == nil && gpu.Parent == "" {
+		if gpu.UUID != "" && gpu.Parent == "" && (gpu.Err == nil || errors.Is(gpu.Err, ErrHung)) {
 			uuids = append(uuids, gpu.UUID)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -28,105 +26,10 @@ func (x Xid) String() string { return fmt.Sprintf("Xid %d", x.Code) }
 // a session has to wait for.
 const waitXid = time.Second
 
-// xidWatch waits for Xids in a goroutine of its own: of several that come while
-// nobody waits, NVML tells the last code only, and the first is often the one
-// that matters. Its fields belong to whose turn it is at the Reader; inbox is
-// shared with the goroutine.
-type xidWatch struct {
-	inbox *xidInbox
-	gpus  []string           // UUIDs that are watched and have answered ever since
-	stop  context.CancelFunc // nil if nothing is watched
-	done  chan struct{}      // closed when the goroutine has ended
-}
-
-// xidInbox is what was heard and not yet fetched.
-type xidInbox struct {
-	mu      sync.Mutex
-	xids    []Xid
-	refused error
-}
-
-// follow watches these GPUs from now on. When one is new, or back, the watch
-// begins anew: with this call if the old one has ended, else with a later one.
-func (w *xidWatch) follow(library *library, gpus []string) {
-	isNew := func(gpu string) bool { return !slices.Contains(w.gpus, gpu) }
-	if w.stop != nil && !slices.ContainsFunc(gpus, isNew) {
-		w.gpus = gpus
-		return
-	}
-	if !w.end() || len(gpus) == 0 {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w.gpus, w.stop, w.done = gpus, cancel, make(chan struct{})
-	go func(inbox *xidInbox, done chan<- struct{}) {
-		defer close(done)
-		inbox.refuse(watchXids(&probe{ctx: ctx, library: library}, gpus, inbox))
-	}(w.inbox, w.done)
-}
-
-func (w *xidWatch) running() bool {
-	if w.stop == nil {
-		return false
-	}
-	select {
-	case <-w.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// end stops the watch and reports whether it has ended.
-func (w *xidWatch) end() bool {
-	if w.stop == nil {
-		return true
-	}
-	w.stop()
-	if w.running() {
-		return false
-	}
-	w.stop, w.gpus = nil, nil
-	return true
-}
-
-// endWithin is end with patience.
-func (w *xidWatch) endWithin(ctx context.Context) bool {
-	if w.end() {
-		return true
-	}
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-	}
-	return w.end()
-}
-
-// fetch returns what was heard since the last call, and why Xids cannot be had
-// of some GPU, or nil.
-func (i *xidInbox) fetch() ([]Xid, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	xids := i.xids
-	i.xids = nil
-	return xids, i.refused
-}
-
-func (i *xidInbox) put(x Xid) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.xids = append(i.xids, x)
-}
-
-func (i *xidInbox) refuse(err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.refused = err
-}
-
-// watchXids puts the GPUs' Xids into the inbox until the probe's context ends.
-// Its error says why there can be none.
-func watchXids(p *probe, gpus []string, inbox *xidInbox) error {
+// watchXids puts the GPUs' Xids into the inbox until the probe's context ends, and
+// calls registered as soon as none can be missed. Its error says why NVML reports
+// none of some GPU.
+func watchXids(p *probe, gpus []string, inbox *xidInbox, registered func()) error {
 	set, err := query(p, "nvmlEventSetCreate", p.library.EventSetCreate)
 	if err != nil {
 		return err
@@ -144,7 +47,10 @@ func watchXids(p *probe, gpus []string, inbox *xidInbox) error {
 		}
 		watched[handle] = uuid
 	}
-	inbox.refuse(refused)
+	if p.ctx.Err() == nil {
+		inbox.refuse(refused)
+	}
+	registered()
 	for len(watched) > 0 && p.ctx.Err() == nil {
 		event, err := query(p, "nvmlEventSetWait_v2", func() (nvml.EventData, nvml.Return) {
 			return p.library.EventSetWait(set, uint32(waitXid.Milliseconds()))

@@ -74,7 +74,7 @@ func Stale(table *allocator.Snapshot, namespace, job string) []Reservation {
 	var stale []Reservation
 	for _, gpu := range table.GPUs {
 		for _, claim := range gpu.Claims() {
-			if claim.State == allocator.Reserved && claim.Namespace == namespace && claim.Job == job {
+			if claim.State == allocator.Reserved && claim.IsOf(namespace, job) {
 				stale = append(stale, Reservation{Owner: claim.Owner, Rooms: []allocator.Room{{GPU: gpu.ID}}})
 			}
 		}

@@ -156,7 +156,7 @@ func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) p
 	}
 	taken := spec.avoid
 	for _, claim := range known.Claims() {
-		own := claim.State == allocator.Reserved && claim.Namespace == *p.job.Namespace && claim.Job == *p.job.ID
+		own := claim.State == allocator.Reserved && claim.IsOf(*p.job.Namespace, *p.job.ID)
 		if !own && !p.freed[claim.Alloc] {
 			taken = taken.Union(claim.Units)
 		}

@@ -1,0 +1,187 @@
+package allocator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// maxRounds bounds how often a change is decided again after a conflict. Each
+// conflict means that another caller got through, so it is far above the number of
+// tasks that start on one GPU at once.
+const maxRounds = 200
+
+// changeEach decides on the ledgers of some GPUs, one after the other, and writes
+// those that changed. What fails on one GPU does not keep the others from changing: the
+// ledger of one may be unreadable, or of a newer version, for long. The errors are
+// joined; each names its GPU or its key.
+func (t *Table) changeEach(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
+	var failed []error
+	for _, gpu := range distinct(gpus) {
+		failed = append(failed, t.change(ctx, []GPUID{gpu}, decide))
+		if ctx.Err() != nil || errors.Is(failed[len(failed)-1], ErrClosed) {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// distinct returns each GPU once, since a key may be written once at a time, in order.
+func distinct(gpus []GPUID) []GPUID { return slices.Compact(slices.Sorted(slices.Values(gpus))) }
+
+// change decides on the ledgers of some GPUs and writes those that changed, all
+// or none. On a conflict it reads and decides again. What it decides holds for
+// all the GPUs at one moment: those that stay as they are must still be so when
+// the others are written.
+func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
+	gpus = distinct(gpus)
+	if len(gpus) == 1 {
+		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*order) []error {
+			return t.changeOne(ctx, gpus[0], batch)
+		})
+	}
+	pause := newPacer()
+	for range maxRounds {
+		read, writes, err := t.decideAll(ctx, gpus, decide)
+		if err != nil {
+			return err
+		}
+		if changesNothing(read, writes) {
+			err = t.stillSo(ctx, read)
+		} else {
+			err = t.store.Apply(ctx, writes)
+		}
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := pause.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("claims of GPUs %v: gave up after %d rounds: %w", gpus, maxRounds, ErrConflict)
+}
+
+// changeOne makes several callers' changes to one GPU in one write, one after
+// the other. Each is decided on the ledger that those before it have left, and
+// has its own outcome.
+func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []error {
+	outcomes := make([]error, len(batch))
+	fail := func(err error) []error {
+		for i := range outcomes {
+			outcomes[i] = err
+		}
+		return outcomes
+	}
+	pause := newPacer()
+	for range maxRounds {
+		write, changed, err := t.decideOne(ctx, gpu, batch, outcomes)
+		if err == nil && changed {
+			err = t.store.Apply(ctx, []Write{write})
+		}
+		switch {
+		case err == nil:
+			return outcomes
+		case errors.Is(err, ErrTooLarge) && len(batch) > 1:
+			return t.changeAlone(ctx, gpu, batch)
+		case !errors.Is(err, ErrConflict):
+			return fail(err)
+		}
+		if err := pause.wait(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	return fail(fmt.Errorf("claims of GPU %s: gave up after %d rounds: %w", gpu, maxRounds, ErrConflict))
+}
+
+// changeAlone makes several callers' changes to one GPU one by one, since together they
+// are too large: the one that is alone too large must not fail the others.
+func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*order) []error {
+	outcomes := make([]error, len(batch))
+	for i := range batch {
+		outcomes[i] = t.changeOne(ctx, gpu, batch[i:i+1])[0]
+	}
+	return outcomes
+}
+
+func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*order, outcomes []error) (write Write, changed bool, err error) {
+	key := ClaimsKey(gpu)
+	entry, err := t.store.Get(ctx, key)
+	if err != nil {
+		return write, false, err
+	}
+	ledger, err := DecodeLedger(entry.Value)
+	if err != nil {
+		return write, false, fmt.Errorf("key %s: %w", key, err)
+	}
+	for i, order := range batch {
+		var did bool
+		did, outcomes[i] = order.decide(gpu, ledger)
+		changed = changed || did
+	}
+	if !changed {
+		return write, false, nil
+	}
+	value, err := ledger.Encode()
+	if err != nil {
+		return write, false, fmt.Errorf("key %s: %w", key, err)
+	}
+	return Write{Key: key, Value: value, Version: entry.Version}, true, nil
+}
+
+// decideAll returns what it read, and a write for each of it: of the same value
+// where nothing is to change, which only checks the version.
+func (t *Table) decideAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) (read []Entry, writes []Write, err error) {
+	for _, gpu := range gpus {
+		key := ClaimsKey(gpu)
+		entry, err := t.store.Get(ctx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		ledger, err := DecodeLedger(entry.Value)
+		if err != nil {
+			return nil, nil, fmt.Errorf("key %s: %w", key, err)
+		}
+		changed, err := decide(gpu, ledger)
+		if err != nil {
+			return nil, nil, err
+		}
+		value := entry.Value
+		if changed {
+			if value, err = ledger.Encode(); err != nil {
+				return nil, nil, fmt.Errorf("key %s: %w", key, err)
+			}
+		}
+		read = append(read, entry)
+		writes = append(writes, Write{Key: key, Value: value, Version: entry.Version})
+	}
+	return read, writes, nil
+}
+
+func changesNothing(read []Entry, writes []Write) bool {
+	for i, entry := range read {
+		if !bytes.Equal(entry.Value, writes[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// stillSo returns ErrConflict if one of several entries changed while the
+// others were read.
+func (t *Table) stillSo(ctx context.Context, read []Entry) error {
+	if len(read) < 2 {
+		return nil
+	}
+	for _, entry := range read {
+		now, err := t.store.Get(ctx, entry.Key)
+		if err != nil {
+			return err
+		}
+		if now.Version != entry.Version {
+			return fmt.Errorf("key %s: %w", entry.Key, ErrConflict)
+		}
+	}
+	return nil
+}

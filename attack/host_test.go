@@ -1,0 +1,163 @@
+//go:build services
+
+package attack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree is what is in a directory: mode and content by path, without following links.
+type tree map[string]string
+
+func treeOf(dir string) (tree, error) {
+	found := tree{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		text := info.Mode().String()
+		switch info.Mode().Type() {
+		case 0:
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %d %x", len(content), sha256.Sum256(content))
+		case fs.ModeSymlink:
+			to, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			text += " " + to
+		}
+		found[strings.TrimPrefix(path, dir)] = text
+		return nil
+	})
+	return found, err
+}
+
+// changed returns what is not as it was.
+func (before tree) changed(dir string) error {
+	now, err := treeOf(dir)
+	if err != nil {
+		return err
+	}
+	var changes []string
+	for path := range maps.Keys(now) {
+		if _, there := before[path]; !there {
+			changes = append(changes, path+" is new")
+		} else if before[path] != now[path] {
+			changes = append(changes, path+" has changed")
+		}
+	}
+	for path := range maps.Keys(before) {
+		if _, there := now[path]; !there {
+			changes = append(changes, path+" is gone")
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	slices.Sort(changes)
+	return fmt.Errorf("files of the host: in %s, %s", filepath.Base(dir), strings.Join(changes, ", "))
+}
+
+// disk is a block device of the host, with a file under it.
+type disk struct {
+	path         string // such as /dev/loop3
+	major, minor uint32
+	content      []byte
+}
+
+const diskSize = 64 << 10
+
+// newDisk sets a loop device up over a file. No other disk is ever touched.
+func newDisk(file string) (*disk, error) {
+	content := []byte(`{"defaultAction":"SCMP_ACT_ALLOW","x":"a disk of the host: ` + secret + `"}`) // reads as a profile
+	content = append(content, bytes.Repeat([]byte(" "), diskSize)...)[:diskSize]
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return nil, err
+	}
+	out, err := exec.Command("losetup", "--find", "--show", file).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("no loop device: %s", bytes.TrimSpace(out))
+	}
+	d := &disk{path: strings.TrimSpace(string(out)), content: content}
+	var stat unix.Stat_t
+	if err := unix.Stat(d.path, &stat); err != nil {
+		d.detach()
+		return nil, err
+	}
+	d.major, d.minor = unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
+	return d, nil
+}
+
+func (d *disk) detach() { _ = exec.Command("losetup", "--detach", d.path).Run() }
+
+// changed reads the device as a file system would.
+func (d *disk) changed() error {
+	now, err := os.ReadFile(d.path)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(now, d.content) {
+		return nil
+	}
+	return fmt.Errorf("the host's disk was written to: it begins with %q", now[:min(40, len(now))])
+}
+
+// node is a device node of the host.
+type node struct {
+	path         string
+	kind         byte // c or b
+	major, minor uint32
+}
+
+func nodeAt(path string) (node, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return node{}, err
+	}
+	n := node{path: path, major: unix.Major(stat.Rdev), minor: unix.Minor(stat.Rdev)}
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFCHR:
+		n.kind = 'c'
+	case unix.S_IFBLK:
+		n.kind = 'b'
+	default:
+		return n, fmt.Errorf("%s is not a device", path)
+	}
+	return n, nil
+}
+
+// needsNode keeps a row from machines that lack a device.
+func needsNode(path string) func(*scene) string {
+	return func(*scene) string {
+		if _, err := nodeAt(path); err != nil {
+			return "no " + path + " on this machine"
+		}
+		return ""
+	}
+}
+
+func needsDisk(s *scene) string {
+	if s.disk == nil {
+		return "no loop device on this machine"
+	}
+	return ""
+}

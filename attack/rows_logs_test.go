@@ -1,0 +1,94 @@
+//go:build services
+
+package attack
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// rowsOfLogs are about what the driver and Nomad write while a task prints.
+func rowsOfLogs() (all []attack) {
+	for _, c := range []struct{ name, tries, config string }{
+		{"own directory", "in its own directory", `volumes = [".:/t"]`},
+		{"own directory by name", "in its own directory, mounted by name", `volumes = ["../app:/t"]`},
+		{"own directory by mount", "in its own directory, by a mount block", "mount {\n type = \"bind\"\n source = \".\"\n target = \"/t\"\n}"},
+		{"ancestor", "by way of the allocation's directory", `volumes = ["..:/a"]`},
+	} {
+		name := strings.ReplaceAll(c.name, " ", "-")
+		in := "t=/t; [ -d /a ] && t=/a/app; f=$t/.gpu-docker-logs.json; "
+		const prints = `echo a line >&3`
+		all = append(all,
+			attack{
+				name: "checkpoint-disk-" + name, tries: "to have the driver note its place in the log on a disk of the host, by a node " + c.tries,
+				needs: needsDisk, job: job{firstConfig: c.config, first: in + `mknod $t/n {disk-node}; mv -f $t/n $f`, script: prints, logs: true}, look: logged("a line"),
+			},
+			attack{
+				name: "checkpoint-link-" + name, tries: "the same in a file of /etc, by a link " + c.tries,
+				job: job{firstConfig: c.config, first: in + `ln -s {etc}/cron.d/new $t/n; mv -f $t/n $f`, script: prints, logs: true}, look: logged("a line"), slow: true,
+			})
+	}
+	return append(all,
+		attack{
+			name: "checkpoint-pipe", tries: "to hold the driver up for ever by a pipe where it notes its place in the log", looks: "the task's log",
+			job:  job{firstConfig: `volumes = [".:/t"]`, first: `mkfifo /t/n; mv -f /t/n /t/.gpu-docker-logs.json`, script: `echo a line >&3`, logs: true},
+			look: logged("a line"),
+		},
+		attack{
+			name: "log-collector", tries: "to have Nomad's log collector write 20 MB into /etc/cron.d, by a link in a log directory that it moved",
+			job: job{config: `volumes = ["..:/a"]`, logs: true, script: `mv /a/alloc /a/x; mkdir -p /a/alloc/logs
+				for i in 0 1 2 3; do ln -s {etc}/cron.d/new$i /a/alloc/logs/app.stdout.$i; done
+				yes '* * * * * root ` + written + `' | head -c 20000000 >&3`},
+			look: both(ownDirs, collected),
+		},
+		attack{
+			name: "log-collector-by-mount", tries: "the same, by a mount block",
+			job: job{config: "mount {\n type = \"bind\"\n source = \"..\"\n target = \"/a\"\n}", logs: true, script: `mv /a/alloc /a/x; mkdir -p /a/alloc/logs
+				for i in 0 1 2 3; do ln -s {etc}/cron.d/new$i /a/alloc/logs/app.stdout.$i; done
+				yes '* * * * * root ` + written + `' | head -c 4000000 >&3`},
+			look: both(ownDirs, collected), slow: true,
+		},
+		attack{
+			name: "log-collector-direct", tries: "the same, by links in alloc/logs as every task has it", looks: "links in alloc/logs",
+			job: job{logs: true, config: `volumes = ["../alloc:/b"]`, script: `for d in /alloc/logs /b/logs; do for i in 0 1 2 3; do ln -sf {etc}/cron.d/new$i $d/app.stdout.$i; done
+				mv $d $d.x; umount $d; rm -rf $d; done; mount -o remount,rw /alloc/logs
+				yes '* * * * * root ` + written + `' | head -c 4000000 >&3`},
+			look: both(ownDirs, collected, noLinksInLogs),
+		},
+		attack{
+			name: "log-pipe-link", tries: "to have the driver write output into /etc, by a link in place of Nomad's pipe",
+			job: job{firstConfig: `volumes = ["..:/a"]`, logs: true, script: `echo ` + written + ` >&3`,
+				first: `mv /a/alloc /a/x; mkdir -p /a/alloc/logs; for s in out err; do ln -s {etc}/cron.d/daily /a/alloc/logs/.app.std$s.fifo; done`},
+		},
+	)
+}
+
+// collected waits until the collector has read much of what a task printed.
+func collected(_ *scene, in *intruder) error {
+	if in.runs() {
+		eventually(func() bool {
+			var size int64
+			_ = filepath.WalkDir(in.scene.dir, func(path string, entry fs.DirEntry, err error) error {
+				if err != nil || !entry.Type().IsRegular() {
+					return nil
+				}
+				if info, err := entry.Info(); err == nil && (strings.Contains(path, ".stdout.") || strings.HasPrefix(path, in.scene.etc)) {
+					size += info.Size()
+				}
+				return nil
+			})
+			return size > 3_000_000
+		})
+	}
+	return nil
+}
+
+func noLinksInLogs(_ *scene, in *intruder) error {
+	return filepath.WalkDir(filepath.Join(in.alloc.dir, "alloc", "logs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type()&fs.ModeSymlink != 0 {
+			err = &fs.PathError{Op: "link in the log directory", Path: entry.Name(), Err: fs.ErrExist}
+		}
+		return err
+	})
+}

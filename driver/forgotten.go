@@ -1,0 +1,72 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// task returns a task that this process looks after, and notes that Nomad asked for it.
+func (p *Plugin) task(id string) (*handle, bool) {
+	h, ok := p.tasks.get(id)
+	if ok {
+		h.mentions.note(time.Now())
+	}
+	return h, ok
+}
+
+// endForgotten ends the tasks that Nomad has forgotten. Its agent crashed while it started
+// them, so it never kept a handle; the next agent recovers the tasks of which it has one,
+// and never mentions the others.
+func (p *Plugin) endForgotten(ctx context.Context, s *services, now time.Time) {
+	for _, h := range p.tasks.all() {
+		if ctx.Err() != nil {
+			return
+		}
+		if p.forgotten(h, s.settings.danglingGrace, now) {
+			p.endForgottenTask(ctx, s, h)
+		}
+	}
+}
+
+func (p *Plugin) endForgottenTask(ctx context.Context, s *services, h *handle) {
+	if s.settings.GC.Dangling.DryRun {
+		p.logger.Info("a task that Nomad has forgotten would be ended", "task_id", h.task.ID, "container", h.container)
+		return
+	}
+	p.logger.Warn("ending a task that Nomad has forgotten", "task_id", h.task.ID, "container", h.container)
+	if err := p.finish(ctx, s, h); err != nil {
+		p.logger.Warn("the end of a task that Nomad has forgotten is not complete; the plugin retries it", "task_id", h.task.ID, "error", err)
+	}
+}
+
+// forgotten reports whether the agent that is connected now had the time to recover the
+// task, and did not. A task for whose end an agent waits is known to it.
+func (p *Plugin) forgotten(h *handle, grace time.Duration, now time.Time) bool {
+	connected, since := p.agent.state()
+	return connected && now.Sub(since) > grace && h.mentions.noneSince(since)
+}
+
+// finish ends a task and gives back all that it holds. What does not succeed at once is
+// done by the sweeper. Of several calls for one task, the first does it all.
+func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
+	if !p.tasks.remove(h) {
+		return nil
+	}
+	h.close()
+	defer func() { s.images.drop(h.image, h.task.ID, time.Now()) }()
+	return s.keeper.end(ctx, h.attempt())
+}
+
+// finishEarlier ends the tasks in this process that are earlier starts of a task.
+func (p *Plugin) finishEarlier(ctx context.Context, s *services, a attempt) error {
+	for _, h := range p.tasks.all() {
+		if h.task.ID == a.ID || !ownerOf(h.task).Is(a.Owner) {
+			continue
+		}
+		p.logger.Warn("ending an earlier start of a task, since Nomad starts it again", "task_id", h.task.ID)
+		if err := p.finish(ctx, s, h); err != nil {
+			p.logger.Warn("the end of an earlier start is not complete; the plugin retries it", "task_id", h.task.ID, "error", err)
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,98 @@
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// nextAgent makes the plugin believe that another agent has connected after all that
+// happened until now.
+func (d *driver) nextAgent() {
+	d.plugin.agent.mu.Lock()
+	defer d.plugin.agent.mu.Unlock()
+	for s := range d.plugin.agent.streams {
+		s.opened = time.Now()
+	}
+}
+
+// An agent that crashes in a start never learns of the task. The next agent does not
+// mention it, and it ends. What an agent knows stays.
+func TestForgottenTasksEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mention func(t *testing.T, d *driver, id string)
+		ended   bool
+	}{
+		"never mentioned": {func(*testing.T, *driver, string) {}, true},
+		"recovered":       {func(_ *testing.T, d *driver, id string) { d.plugin.task(id) }, false},
+		"its end is waited for": {func(t *testing.T, d *driver, id string) {
+			_, err := d.plugin.WaitTask(t.Context(), id)
+			must.NoError(t, err)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			d := w.boot()
+			task := w.task(``, slice(gpuA, 1))
+			_, _, err := d.StartTask(task)
+			must.NoError(t, err)
+			d.nextAgent()
+			c.mention(t, d, task.ID)
+			s, err := d.plugin.serving()
+			must.NoError(t, err)
+			d.plugin.endForgotten(t.Context(), s, time.Now().Add(time.Minute))
+			must.SliceLen(t, 1, w.engine.running(), must.Sprint("the agent is given time to recover its tasks"))
+			d.plugin.endForgotten(t.Context(), s, time.Now().Add(time.Hour))
+			must.Eq(t, c.ended, len(w.engine.running()) == 0)
+			if c.ended {
+				w.nothingLeft()
+			}
+		})
+	}
+}
+
+// While no agent is connected nothing is known of what Nomad wants.
+func TestNothingIsForgottenWithoutAnAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.newPlugin()
+	t.Cleanup(p.Shutdown)
+	must.NoError(t, p.SetConfig(w.agentConfig()))
+	task := w.task(``, slice(gpuA, 1))
+	_, _, err := p.StartTask(task)
+	must.NoError(t, err)
+	s, err := p.serving()
+	must.NoError(t, err)
+	p.endForgotten(t.Context(), s, time.Now().Add(24*time.Hour))
+	must.SliceLen(t, 1, w.engine.running())
+}
+
+// Under the name of Nomad's own driver, this one ends that driver's containers, too.
+func TestDanglingContainersOfNomadsOwnDriver(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{Name, BuiltinName} {
+		w := newWorld(t)
+		w.name = name
+		d := w.boot()
+		s, err := d.plugin.serving()
+		must.NoError(t, err)
+		w.taskContainer("forgotten", "app-"+allocID, map[string]string{builtinAlloc: allocID})
+		w.taskContainer("taken", "app-"+allocID, map[string]string{builtinAlloc: allocID})
+		must.NoError(t, s.keeper.journal.write(attempt{
+			ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now(), Container: "taken",
+		}))
+		w.taskContainer("pause", "nomad_init_"+allocID, map[string]string{builtinAlloc: allocID})
+		w.engine.change(func() { w.engine.containers["pause"].Mounts = nil })
+		d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+		if name == BuiltinName {
+			must.Eq(t, []string{"pause", "taken"}, w.engine.ids())
+		} else {
+			must.Eq(t, []string{"forgotten", "pause", "taken"}, w.engine.ids())
+		}
+	}
+}

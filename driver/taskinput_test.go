@@ -1,0 +1,76 @@
+package driver
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/taskfile"
+)
+
+// inputs are what a task can put in the place of a file that a job names, with the error that tells so.
+var inputs = map[string]struct {
+	make func(path string) error
+	want error
+}{
+	"FIFO":    {func(path string) error { return unix.Mkfifo(path, 0o666) }, taskfile.ErrKind},
+	"zeros":   {func(path string) error { return unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))) }, taskfile.ErrKind},
+	"disk":    {func(path string) error { return unix.Mknod(path, unix.S_IFBLK|0o666, int(unix.Mkdev(240, 77))) }, taskfile.ErrKind},
+	"link":    {func(path string) error { return os.Symlink("/etc/hostname", path) }, taskfile.ErrKind},
+	"folder":  {func(path string) error { return os.Mkdir(path, 0o755) }, taskfile.ErrKind},
+	"nothing": {func(string) error { return nil }, fs.ErrNotExist},
+}
+
+// A seccomp profile is a file of a bounded size, whatever a task has put in its place.
+func TestSeccompProfileIsAFile(t *testing.T) {
+	t.Parallel()
+	for name, input := range inputs {
+		o := newOrder(t, `security_opt = ["seccomp=local/p.json"]`, ``)
+		must.NoError(t, input.make(filepath.Join(o.task.TaskDir().LocalDir, "p.json")))
+		_, _, err := o.build()
+		must.ErrorIs(t, err, input.want, must.Sprint(name))
+	}
+	for size, want := range map[int]error{mostOfProfile: nil, mostOfProfile + 1: taskfile.ErrSize} {
+		o := newOrder(t, `security_opt = ["seccomp=local/p.json"]`, ``)
+		text := `{"a":"` + strings.Repeat("x", size-8) + `"}`
+		must.NoError(t, os.WriteFile(filepath.Join(o.task.TaskDir().LocalDir, "p.json"), []byte(text), 0o600))
+		_, _, err := o.build()
+		must.ErrorIs(t, err, want)
+	}
+	for _, anywhere := range []string{`seccomp=/dev/zero`, `seccomp=/dev`} {
+		o := newOrder(t, `security_opt = ["`+anywhere+`"]`, `volumes { enabled = true }`)
+		_, _, err := o.build()
+		must.ErrorIs(t, err, taskfile.ErrKind, must.Sprint(anywhere))
+	}
+}
+
+// An image archive is a file in the task's local directory, and no longer than it was when it was opened.
+func TestArchiveIsAFile(t *testing.T) {
+	t.Parallel()
+	for name, input := range inputs {
+		task := newOrder(t, ``, ``).task
+		must.NoError(t, input.make(filepath.Join(task.TaskDir().LocalDir, "a.tar")))
+		_, err := openArchive(task, "a.tar")
+		must.ErrorIs(t, err, input.want, must.Sprint(name))
+	}
+	task := newOrder(t, ``, ``).task
+	for _, name := range []string{"../secrets/a.tar", "/etc/hostname", "x/../../a.tar", ""} {
+		_, err := openArchive(task, name)
+		must.ErrorContains(t, err, "config.load", must.Sprint(name))
+	}
+	path := filepath.Join(task.TaskDir().LocalDir, "a.tar")
+	must.NoError(t, os.WriteFile(path, []byte("image"), 0o600))
+	archive, err := openArchive(task, "./a.tar")
+	must.NoError(t, err)
+	defer archive.Close()
+	must.NoError(t, os.WriteFile(path, []byte("image and more"), 0o600))
+	text, err := io.ReadAll(archive)
+	must.NoError(t, err)
+	must.Eq(t, "image", string(text))
+}

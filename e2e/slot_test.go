@@ -1,0 +1,57 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+)
+
+// The slots that clusters of tests use: 0 is that of `make demo`, and those that follow
+// are for engines without a cluster.
+const (
+	firstSlot = 1
+	lastSlot  = 59
+)
+
+// claimSlot returns the number of a cluster that no other one on this machine has, and
+// whose ports are free. It claims the slot by making the bridge of the cluster's engine,
+// which the cluster's end removes.
+func claimSlot() (int, error) {
+	var refusal string
+	for slot := firstSlot; slot <= lastSlot; slot++ {
+		bridge := fmt.Sprintf("gpumem%d", slot)
+		if out, err := exec.Command("ip", "link", "add", bridge, "type", "bridge").CombinedOutput(); err != nil {
+			refusal = strings.TrimSpace(string(out))
+			continue
+		}
+		err := portsFree(slot)
+		if err == nil {
+			return slot, nil
+		}
+		refusal = err.Error()
+		if out, err := exec.Command("ip", "link", "delete", bridge).CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("deleting bridge %s: %w: %s", bridge, err, out)
+		}
+	}
+	return 0, fmt.Errorf("no slot from %d to %d is free for a cluster; the last one: %s", firstSlot, lastSlot, refusal)
+}
+
+// portsFree returns an error if a port of a cluster in that slot is taken. The slot owns
+// ten of Nomad's ports and four of Consul's, as scripts/env.sh counts them.
+func portsFree(slot int) error {
+	for first, count := range map[int]int{4646 + 10*slot: 10, 8500 + 10*slot: 4} {
+		for port := first; port < first+count; port++ {
+			listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				return err
+			}
+			if err := listener.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs one command apart from the rest of this machine, in network, mount and
+# process namespaces of its own: ports that are taken on the host, its bridges
+# and its firewall do not matter, the kernel's network settings start as on a
+# machine that has just been installed, and nothing that the command leaves
+# there outlives it, also if it is interrupted: no process, mount, interface,
+# firewall rule or setting. There is no network inside but loopback.
+# Usage: alone.sh COMMAND...
+#
+# GPU_MEM_FORWARD=1 starts with IPv4 forwarding on, as after another engine.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# cover DIRECTORY...: what is written there from now on stays inside. Network
+# namespaces and locks are in /run, the addresses that CNI gave out in /var/lib.
+cover() {
+  local directory layers
+  layers=$(mktemp -d)
+  mount -t tmpfs gpu-mem-alone "$layers"
+  for directory; do
+    mkdir -p "$layers$directory"/{upper,work}
+    mount -t overlay gpu-mem-alone "$directory" \
+      -o "lowerdir=$directory,upperdir=$layers$directory/upper,workdir=$layers$directory/work"
+  done
+  umount --lazy "$layers" # the overlays keep it
+  rmdir "$layers"
+}
+
+# The copies here of mounts of others' network namespaces would keep those alive.
+drop_networks() { awk '$3 == "nsfs" { print $2 }' /proc/self/mounts | xargs -r umount --lazy || true; }
+
+# This is process 1 inside: all others end with it, and it collects those whose
+# parents have ended. A signal to the group reaches the command by itself.
+inside() {
+  trap : INT TERM
+  drop_networks
+  cover /run /var/lib
+  ip link set lo up
+  say "${GPU_MEM_FORWARD:-0}" >/proc/sys/net/ipv4/ip_forward
+  "$@"
+}
+
+# With job control the command gets a process group of its own, to which signals
+# are passed on.
+outside() {
+  local group status=0
+  need_root
+  need unshare ip
+  set -m
+  unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" --inside "$@" &
+  group=$!
+  trap 'kill -INT -- -$group 2>/dev/null || true' INT
+  trap 'kill -TERM -- -$group 2>/dev/null || true' TERM HUP
+  while wait "$group" && status=0 || status=$?; ((status > 128)) && kill -0 "$group" 2>/dev/null; do :; done
+  return "$status"
+}
+
+(($# > 0)) || usage "COMMAND..."
+if [[ $1 == --inside ]]; then
+  inside "${@:2}"
+else
+  outside "$@"
+fi
