@@ -56,7 +56,7 @@ func testInjected(t *testing.T, c *cluster, begin model.Remains) {
 	gpu := c.gpus.GPUs[0].UUID
 	owner := allocator.Owner{Namespace: "default", Job: "orphan", Group: "g", Task: "app", Alloc: stranger, Node: "n", NodeName: "elsewhere"}
 	booking := allocator.Booking{GPU: allocator.GPUID(gpu), UnitMiB: 1024, Of: c.units(0), Units: allocator.NewUnitSet(c.units(0) - 1)}
-	must.NoError(t, c.table.Claim(ctx, owner, stranger+"/app/1", []allocator.Booking{booking}))
+	must.NoError(t, c.table.Claim(ctx, owner, allocator.Attempt{ID: stranger + "/app/1", Begun: time.Now()}, []allocator.Booking{booking}))
 	sees(model.Orphan)
 	end, err := c.inventory(ctx)
 	must.NoError(t, err)
