@@ -11,6 +11,10 @@ GPU_MEM_RUN=$(realpath -m "$GPU_MEM_RUN")
 : "${GPU_MEM_STORE:=$(cat "$GPU_MEM_RUN/store" 2>/dev/null || echo file)}"
 : "${GPU_MEM_NOMAD_PORT:=$((4646 + 10 * GPU_MEM_SLOT))}"
 : "${GPU_MEM_NODES:=1}"
+: "${GPU_MEM_ENGINES:=}"
+: "${GPU_MEM_TRUSTED:=true}"
+: "${GPU_MEM_DANGLING:=5m}"
+: "${GPU_MEM_PROBATION:=30s}"
 : "${GPU_MEM_CONSUL_PORT:=$((8500 + 10 * GPU_MEM_SLOT))}"
 
 # A real driver has both a library and a control device; one alone is a

@@ -14,6 +14,15 @@ program=$GPU_MEM_ROOT/bin/nomad-gpu-mem
 # ports behind those of the server.
 dir_of() { say "$GPU_MEM_RUN/nomad${1#0}.d"; }
 
+# Groups of all nodes share one bridge, and CNI deals out its addresses.
+bridge_settings() {
+  cat <<END
+  cni_path              = "/usr/lib/cni"
+  bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
+  bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+END
+}
+
 write_client_config() {
   cat >"$(dir_of "$1")/agent.hcl" <<END
 name                 = "node-$1"
@@ -34,6 +43,7 @@ client {
   enabled           = true
   servers           = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
   network_interface = "lo"
+$(bridge_settings)
 }
 consul {
   address          = "127.0.0.1:$GPU_MEM_CONSUL_PORT"
@@ -67,12 +77,10 @@ server {
   raft_multiplier  = 1
 }
 client {
-  enabled               = true
-  servers               = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
-  network_interface     = "lo"
-  cni_path              = "/usr/lib/cni"
-  bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
-  bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+  enabled           = true
+  servers           = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
+  network_interface = "lo"
+$(bridge_settings)
   meta {
     "connect.sidecar_image" = "gpu-mem/pause:1" # there is no Envoy here
   }
@@ -103,7 +111,7 @@ write_docker_config() {
   cat >"$(dir_of "$1")/docker.hcl" <<END
 plugin "docker" {
   config {
-    endpoint    = "unix://$GPU_MEM_RUN/docker.sock"
+    endpoint    = "$(engine_of "$1")"
     infra_image = "gpu-mem/pause:1"
     gc {
       image = false
@@ -116,15 +124,24 @@ plugin "docker" {
 END
 }
 
+# engine_of NODE: the endpoint of its engine. All nodes share the cluster's, unless
+# GPU_MEM_ENGINES names one for each.
+engine_of() {
+  local engines=()
+  read -ra engines <<<"$GPU_MEM_ENGINES"
+  say "${engines[$1]:-unix://$GPU_MEM_RUN/docker.sock}"
+}
+
 # Nodes that share an engine would take each other's containers for forgotten.
 write_plugin_config() {
   local dangling=true
-  ((GPU_MEM_NODES == 1)) || dangling=false
+  ((GPU_MEM_NODES == 1)) || [[ -n $GPU_MEM_ENGINES ]] || dangling=false
   cat >"$(dir_of "$1")/gpu-mem.hcl" <<END
 plugin "nomad-device-gpu-mem" {
   config {
     nvml_library  = "$NVML_LIBRARY"
     poll_interval = "1s"
+    probation     = "$GPU_MEM_PROBATION"
     include       = [$(gpus_of "$1")]
 $(table_block)
   }
@@ -132,18 +149,20 @@ $(table_block)
 plugin "nomad-driver-gpu-docker" {
   args = ["--driver-name=$GPU_MEM_DRIVER_NAME"]
   config {
-    endpoint         = "unix://$GPU_MEM_RUN/docker.sock"
+    endpoint         = "$(engine_of "$1")"
     nvidia_runtime   = "$GPU_MEM_NVIDIA_RUNTIME"
     infra_image      = "gpu-mem/pause:1"
     state_dir        = "$GPU_MEM_RUN/state${1#0}"
-    allow_privileged = true
+    allow_privileged = $GPU_MEM_TRUSTED
     volumes {
-      enabled = true
+      enabled = $GPU_MEM_TRUSTED
     }
     gc {
       image = false
       dangling_containers {
-        enabled = $dangling
+        enabled        = $dangling
+        period         = "$GPU_MEM_DANGLING"
+        creation_grace = "$GPU_MEM_DANGLING"
       }
     }
 $(table_block)
@@ -190,14 +209,17 @@ nodes_ready() {
 
 # start_node NODE: writes its configuration and starts its agent.
 start_node() {
-  local daemon=nomad${1#0}
+  local daemon=nomad${1#0} host=()
+  # The table knows a node by its host name: one with an engine of its own has a name of its own.
+  # shellcheck disable=SC2016 # the inner shell expands it
+  [[ -z $GPU_MEM_ENGINES ]] || host=(unshare --uts sh -c 'hostname "$0" && exec "$@"' "node-$1")
   mkdir -p "$(dir_of "$1")"
   if (($1 == 0)); then write_agent_config; else write_client_config "$1"; fi
   write_docker_config "$1"
   [[ ! -x $program ]] || write_plugin_config "$1"
-  # Plugins inherit the agent's environment, and so the simulated GPUs.
+  # Plugins inherit the agent's environment, and so the simulated GPUs and the node's number.
   daemon_pid "$daemon" >/dev/null ||
-    FAKE_NVML_STATE=$FAKE_NVML_STATE daemon_start "$daemon" "$NOMAD" agent -config="$(dir_of "$1")"
+    FAKE_NVML_STATE=$FAKE_NVML_STATE GPU_MEM_NODE=$1 daemon_start "$daemon" "${host[@]}" "$NOMAD" agent -config="$(dir_of "$1")"
   daemon_ready "$daemon" 90 nodes_ready $(($1 + 1))
 }
 

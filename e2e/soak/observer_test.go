@@ -1,0 +1,217 @@
+//go:build e2e
+
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/e2e/soak/model"
+)
+
+// observer collects what the model judges.
+type observer struct {
+	*cluster
+	report func(model.Violation)
+
+	mu       sync.Mutex
+	timeline *model.Timeline
+	checker  *model.Checker
+	looked   map[string]bool // containers whose devices were looked at
+	looks    int
+	blind    int
+	held     int // claims at the last look
+}
+
+// bounds are those that the documentation gives. What is claimed is claimed before the
+// container is created, so that a running container is without a claim for a moment at
+// most; where a ledger was unreadable, running tasks repeat their claims within two
+// minutes. A task's claim may wait for ten minutes to be recognised as left behind.
+var bounds = model.Bounds{Unclaimed: 10 * time.Second, Repaired: 2 * time.Minute, Orphan: 12 * time.Minute}
+
+func newObserver(c *cluster, report func(model.Violation)) *observer {
+	timeline := model.NewTimeline()
+	return &observer{
+		cluster: c, report: report, timeline: timeline, checker: model.NewChecker(bounds, timeline),
+		looked: map[string]bool{},
+	}
+}
+
+// observe watches until ctx ends.
+func (o *observer) observe(ctx context.Context) {
+	var watching sync.WaitGroup
+	for _, m := range o.machines {
+		watching.Go(func() { o.follow(ctx, m) })
+	}
+	for ctx.Err() == nil {
+		o.learnBookings(ctx)
+		o.look(ctx)
+		wait(ctx, 500*time.Millisecond)
+	}
+	watching.Wait()
+}
+
+func (o *observer) tell(found []model.Violation) {
+	for _, v := range found {
+		o.report(v)
+	}
+}
+
+func (o *observer) started(c model.Container, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tell(o.timeline.Started(c, at))
+}
+
+func (o *observer) ended(id string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.timeline.Ended(id, at)
+}
+
+func (o *observer) listed(m *machine, running []livingContainer, missedSince time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var ids []string
+	for _, c := range running {
+		ids = append(ids, c.ID)
+	}
+	o.timeline.Listed(m.name(), ids, missedSince)
+	for _, c := range running {
+		o.tell(o.timeline.Started(c.Container, c.since))
+	}
+}
+
+// running are the containers with a slice that run.
+func (o *observer) running() []model.Run {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.DeleteFunc(o.timeline.Running(), func(r model.Run) bool { return len(r.GPUs) == 0 })
+}
+
+// repaired notes that a GPU's ledger can be read again.
+func (o *observer) repaired(gpu string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.checker.Repaired(gpu, time.Now())
+}
+
+// learnBookings asks Nomad what it booked for tasks that have a container.
+func (o *observer) learnBookings(ctx context.Context) {
+	o.mu.Lock()
+	tasks := o.timeline.Unbooked()
+	o.mu.Unlock()
+	for _, task := range tasks {
+		units, err := o.bookedFor(task)
+		if errors.Is(err, errNotBooked) {
+			continue // it never will be known
+		}
+		if err != nil || ctx.Err() != nil {
+			return // Nomad is down: another time
+		}
+		o.mu.Lock()
+		o.tell(o.timeline.Book(task, units))
+		o.mu.Unlock()
+	}
+}
+
+// errNotBooked: Nomad knows no such task.
+var errNotBooked = errors.New("nothing is booked")
+
+func (o *observer) bookedFor(task model.Task) (units []model.Unit, err error) {
+	alloc, _, err := o.nomad.Allocations().Info(task.Alloc, nil)
+	if err != nil && strings.Contains(err.Error(), "not found") {
+		return nil, errors.Join(errNotBooked, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if alloc.AllocatedResources == nil || alloc.AllocatedResources.Tasks[task.Name] == nil {
+		return nil, fmt.Errorf("allocation %s, task %s: %w", task.Alloc, task.Name, errNotBooked)
+	}
+	for _, device := range alloc.AllocatedResources.Tasks[task.Name].Devices {
+		for _, id := range device.DeviceIDs {
+			gpu, unit, err := allocator.ParseUnitID(id)
+			if err != nil {
+				return nil, err
+			}
+			units = append(units, model.Unit{GPU: string(gpu), Index: unit})
+		}
+	}
+	return units, nil
+}
+
+// look compares containers and table once.
+func (o *observer) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	before := o.running()
+	snapshot, err := o.table.Snapshot(ctx)
+	after := o.running()
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() == nil {
+		o.looks++
+	}
+	if err != nil {
+		o.blind++
+		return
+	}
+	claims, unreadable := claimsOf(snapshot)
+	o.held = len(claims)
+	o.tell(o.checker.See(model.Look{At: time.Now(), Before: before, After: after, Claims: claims, Unreadable: unreadable}))
+	for _, run := range after {
+		o.tell(o.seen(ctx, run))
+	}
+}
+
+// seen looks once, from the host, at which GPUs a container has.
+func (o *observer) seen(ctx context.Context, run model.Run) []model.Violation {
+	_, known := o.timeline.Booked(run.Task)
+	if o.looked[run.ID] || !known {
+		return nil
+	}
+	got, err := o.machineNamed(run.Engine).docker.ContainerInspect(ctx, run.ID)
+	if err != nil || !got.State.Running {
+		return nil
+	}
+	nodes, err := filepath.Glob(fmt.Sprintf("/proc/%d/root/dev/nvidia[0-9]*", got.State.Pid))
+	if err != nil {
+		return nil
+	}
+	o.looked[run.ID] = true
+	var gpus []string
+	for _, node := range nodes {
+		index, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(node), "nvidia"))
+		if err != nil || index >= len(o.gpus.GPUs) {
+			continue
+		}
+		gpus = append(gpus, o.gpus.GPUs[index].UUID)
+	}
+	return o.timeline.Sees(run.Container, gpus, time.Now())
+}
+
+// claimsOf lists a snapshot's claims, and the GPUs whose claims cannot be read.
+func claimsOf(s *allocator.Snapshot) (claims []model.Claim, unreadable []string) {
+	for _, gpu := range s.GPUs {
+		if gpu.Ledger == nil {
+			unreadable = append(unreadable, string(gpu.ID))
+		}
+		for _, claim := range gpu.Claims() {
+			claims = append(claims, model.Claim{
+				GPU: string(gpu.ID), Units: claim.Units, Task: model.Task{Alloc: claim.Alloc, Name: claim.Task},
+				Attempt: claim.Attempt, Container: claim.Container, State: string(claim.State),
+			})
+		}
+	}
+	return claims, unreadable
+}

@@ -1,0 +1,146 @@
+//go:build e2e
+
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/e2e/soak/model"
+)
+
+// settle waits until nothing changes any more, and returns what there is.
+func (s *soak) settle(t *testing.T) model.Remains {
+	t.Helper()
+	var last model.Remains
+	for range int(time.Minute / settleStep) {
+		now, err := s.collect(t.Context())
+		if err == nil && last != nil && len(now["claim"])+len(now["container"])+len(now["allocation"]) == 0 &&
+			len(model.Leaks(last, now))+len(model.Leaks(now, last)) == 0 {
+			return now
+		}
+		last = now
+		wait(t.Context(), settleStep)
+	}
+	must.Unreachable(t, must.Sprintf("the cluster is not quiet before the soak: %v", last))
+	return nil
+}
+
+const settleStep = 3 * time.Second
+
+// settleTo waits until there is no more than at the beginning, or for as long as that may
+// take, and returns what there is.
+func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
+	t.Helper()
+	begun, told := time.Now(), time.Now()
+	for deadline := time.Now().Add(quietTime); ; wait(t.Context(), settleStep) {
+		now, err := s.collect(t.Context())
+		if err == nil {
+			end = now
+		}
+		leaks := append(model.Leaks(begin, end), s.gauges.leaks()...)
+		if err == nil && len(leaks) == 0 {
+			return end
+		}
+		if time.Now().After(deadline) {
+			must.NoError(t, err)
+			return end
+		}
+		if time.Since(begun) > sandboxTime {
+			s.removeSandboxes(t)
+		}
+		if time.Since(told) > progressFor {
+			told = time.Now()
+			fmt.Printf("%6s  the cluster is not quiet yet: %s\n", time.Since(begun).Round(time.Second), summary(leaks, err))
+		}
+	}
+}
+
+// sandboxTime is how long the driver may take to remove pause containers that Nomad asks it to
+// remove. A plugin that is killed while it makes or removes one leaves it for an hour,
+// which is longer than a soak waits.
+const sandboxTime = 90 * time.Second
+
+// removeSandboxes removes the pause containers that are left, all of ended jobs, and counts
+// them, so that what is left beside them is seen.
+func (s *soak) removeSandboxes(t *testing.T) {
+	t.Helper()
+	for _, m := range s.machines {
+		left, err := m.docker.ContainerList(t.Context(), container.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
+		must.NoError(t, err)
+		for _, one := range left {
+			must.NoError(t, m.docker.ContainerRemove(t.Context(), one.ID, container.RemoveOptions{Force: true}))
+			s.report.Sandboxes++
+		}
+	}
+}
+
+// summary is what there is too much, by kind, and an example.
+func summary(leaks []model.Leak, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	counts := map[string]int{}
+	for _, leak := range leaks {
+		counts[leak.Kind]++
+	}
+	return fmt.Sprintf("%v, such as %s", counts, leaks[0].Item)
+}
+
+// collect has Nomad forget what has ended, and looks.
+func (s *soak) collect(ctx context.Context) (model.Remains, error) {
+	if err := s.nomad.System().GarbageCollect(); err != nil {
+		return nil, err
+	}
+	return s.inventory(ctx)
+}
+
+// sellTime bounds how long it may take to sell every unit: GPUs that failed may be on
+// probation.
+const sellTime = 4 * time.Minute
+
+// sellAll runs one task on each GPU that holds all of its units, which shows that neither
+// Nomad nor the table has lost any, and ends them.
+func (s *soak) sellAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sellTime)
+	defer cancel()
+	for gpu := range s.gpus.GPUs {
+		job := formOf("service").job(fmt.Sprintf("all-of-%d", gpu), model.Request{Units: []uint64{uint64(s.units(gpu))}, Count: 1}, 0)
+		job.TaskGroups[0].Tasks[0].Resources.Devices[0].Name = "nvidia/gpu-mem/" + s.gpus.GPUs[gpu].UUID
+		if _, _, err := s.nomad.Jobs().Register(job, nil); err != nil {
+			return err
+		}
+	}
+	for {
+		waiting, err := s.notRunning()
+		if err == nil && len(waiting) == 0 {
+			return nil
+		}
+		if !wait(ctx, time.Second) {
+			return errors.Join(fmt.Errorf("after %s no task that wants all units runs on %v", sellTime, waiting), err)
+		}
+	}
+}
+
+// notRunning are the GPUs on which the task that wants all units does not run.
+func (s *soak) notRunning() (waiting []string, err error) {
+	for gpu := range s.gpus.GPUs {
+		allocs, _, err := s.nomad.Jobs().Allocations(fmt.Sprintf("all-of-%d", gpu), false, nil)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.ClientStatus == api.AllocClientStatusRunning }) {
+			waiting = append(waiting, s.gpus.GPUs[gpu].UUID)
+		}
+	}
+	return waiting, nil
+}
