@@ -5,6 +5,7 @@ package attack
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -82,6 +83,7 @@ type disk struct {
 	path         string // such as /dev/loop3
 	major, minor uint32
 	content      []byte
+	held         *os.File
 }
 
 const diskSize = 64 << 10
@@ -98,16 +100,20 @@ func newDisk(file string) (*disk, error) {
 		return nil, fmt.Errorf("no loop device: %s", bytes.TrimSpace(out))
 	}
 	d := &disk{path: strings.TrimSpace(string(out)), content: content}
-	var stat unix.Stat_t
-	if err := unix.Stat(d.path, &stat); err != nil {
-		d.detach()
+	d.held, err = os.Open(d.path)
+	// What is open stays until it is closed: if this process is killed, too.
+	if out, detachErr := exec.Command("losetup", "--detach", d.path).CombinedOutput(); detachErr != nil {
+		err = errors.Join(err, fmt.Errorf("detaching %s: %s", d.path, out))
+	}
+	if err != nil {
 		return nil, err
 	}
-	d.major, d.minor = unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
-	return d, nil
+	n, err := nodeAt(d.path)
+	d.major, d.minor = n.major, n.minor
+	return d, err
 }
 
-func (d *disk) detach() { _ = exec.Command("losetup", "--detach", d.path).Run() }
+func (d *disk) detach() { _ = d.held.Close() }
 
 // changed reads the device as a file system would.
 func (d *disk) changed() error {
