@@ -83,7 +83,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 		s.tellUndone(s.services.keeper.endRecorded(context.WithoutCancel(s.ctx), s.task.ID))
 		return nil, nil, err
 	}
-	spec, remarks, err := s.order.build()
+	_, remarks, err := s.order.build()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +95,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	if err := keeper.begin(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
-	h, out, err := s.launch(spec)
+	h, out, err := s.launch()
 	if err != nil {
 		s.tellUndone(keeper.end(context.WithoutCancel(s.ctx), s.attempt))
 		return nil, nil, err
@@ -167,7 +167,7 @@ func whenBack[T any](s *start, question func(context.Context) (T, error)) (answe
 }
 
 // launch claims the slices and runs the container.
-func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
+func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	if err := s.plugin.finishEarlier(s.ctx, s.services, s.attempt); err != nil {
 		return nil, nil, err
 	}
@@ -175,6 +175,12 @@ func (s *start) launch(spec docker.Spec) (*handle, *drivers.TaskHandle, error) {
 		return nil, nil, err
 	}
 	if err := s.claim(); err != nil {
+		return nil, nil, err
+	}
+	// Other tasks of the allocation run meanwhile, and what was checked before can be
+	// something else by now.
+	spec, _, err := s.order.build()
+	if err != nil {
 		return nil, nil, err
 	}
 	found, err := s.container(spec)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -353,4 +355,29 @@ func TestStartWhileTheDaemonRestarts(t *testing.T) {
 		must.NoError(t, <-started)
 		must.SliceLen(t, 1, w.engine.running())
 	}
+}
+
+// A start can wait for long, and other tasks of its allocation run meanwhile: what it
+// mounts is checked once more when it has its units.
+func TestSourceOfAMountIsCheckedAfterTheWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	first := w.task(``, slice(gpuA, 1))
+	_, _, err := d.StartTask(first)
+	must.NoError(t, err)
+	second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", `volumes = ["local/data:/data"]`, slice(gpuA, 1))
+	data := filepath.Join(second.TaskDir().LocalDir, "data")
+	must.NoError(t, os.Mkdir(data, 0o755))
+	started := make(chan error, 1)
+	go func() {
+		_, _, err := d.StartTask(second)
+		started <- err
+	}()
+	eventually(t, func() bool { return d.told("Waiting for GPU memory") })
+	must.NoError(t, os.Remove(data))
+	must.NoError(t, os.Symlink("/etc", data))
+	must.NoError(t, d.DestroyTask(first.ID, true))
+	must.ErrorContains(t, <-started, "local/data")
+	w.nothingLeft()
 }
