@@ -15,7 +15,7 @@ import (
 
 // Nomad starts a task again when it has given up the earlier start, whatever became of
 // that. The container of the earlier start may still run: Nomad's agent crashed before it
-// learned of the container, the daemon did not end it, or somebody renamed it. Two starts
+// learned of the container, the daemon did not end it, or an operator renamed it. Two starts
 // of a task hold the same units, so the later one ends all earlier ones before it claims.
 
 // earlierTimeout bounds how long a start waits for the end of an earlier one, which may
