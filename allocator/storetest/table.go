@@ -83,13 +83,13 @@ func ManyTasks(t *testing.T, store allocator.Store, lives int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
-	table := allocator.NewTable(Verify(t, store))
+	table, used := allocator.NewTable(verifyCombined(t, store)), newOccupancy()
 	failed := make([]error, taskCount)
 	var all sync.WaitGroup
 	for number := range taskCount {
 		all.Go(func() {
 			for life := range lives {
-				failed[number] = errors.Join(failed[number], live(ctx, table, number, life))
+				failed[number] = errors.Join(failed[number], live(ctx, table, used, number, life))
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func ManyTasks(t *testing.T, store allocator.Store, lives int) {
 }
 
 // live is one start of a task, from the claim to the release.
-func live(ctx context.Context, table *allocator.Table, number, life int) error {
+func live(ctx context.Context, table *allocator.Table, used *occupancy, number, life int) error {
 	owner, attempt := owner(number), fmt.Sprintf("attempt-%d", life)
 	on := []allocator.GPUID{gpu(number % gpuCount), gpu((number + life) % gpuCount)}
 	slices.Sort(on)
@@ -115,18 +115,21 @@ func live(ctx context.Context, table *allocator.Table, number, life int) error {
 	for _, gpu := range on {
 		bookings = append(bookings, booking(gpu, allocator.NewUnitSet(first, first+1, first+2)))
 	}
-	for _, step := range []func() error{
-		func() error {
-			return table.Claim(ctx, owner, allocator.Attempt{ID: attempt, Begun: begun(life)}, bookings)
-		},
-		func() error { return table.Running(ctx, owner, attempt, "container", on) },
-		func() error { return table.Release(ctx, owner, attempt, on) },
-	} {
-		if err := patiently(ctx, table, step); err != nil {
-			return err
-		}
+	claim := func() error {
+		return table.Claim(ctx, owner, allocator.Attempt{ID: attempt, Begun: begun(life)}, bookings)
 	}
-	return nil
+	if err := patiently(ctx, table, claim); err != nil {
+		return err
+	}
+	if err := used.enter(number, bookings); err != nil {
+		return err
+	}
+	run := func() error { return table.Running(ctx, owner, attempt, "container", on) }
+	if err := patiently(ctx, table, run); err != nil {
+		return err
+	}
+	used.leave(bookings)
+	return patiently(ctx, table, func() error { return table.Release(ctx, owner, attempt, on) })
 }
 
 // patiently repeats a step: while others hold the units, once the table
