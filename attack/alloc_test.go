@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/client/logmon"
 	"github.com/hashicorp/nomad/helper/uuid"
 	"github.com/hashicorp/nomad/nomad/structs"
@@ -73,14 +72,14 @@ func (a *allocation) task(name, namespace string, bookings ...allocator.Booking)
 
 const nodeID = "5a1e0000-0000-4000-8000-000000000001"
 
-// collectLogs starts Nomad's own log collector for a task: it reads pipes in alloc/logs
-// and writes files beside them, as root.
-func (a *allocation) collectLogs(task *drivers.TaskConfig) (logmon.LogMon, error) {
+// collectLogs has Nomad's own log collector serve a start of a task: it reads pipes in
+// alloc/logs and writes files beside them, as root. As in a client, one collector serves
+// all starts, and opens its pipes again only after their end.
+func (a *allocation) collectLogs(collector logmon.LogMon, task *drivers.TaskConfig) error {
 	logs := filepath.Join(a.dir, "alloc", "logs")
 	task.StdoutPath = filepath.Join(logs, "."+task.Name+".stdout.fifo")
 	task.StderrPath = filepath.Join(logs, "."+task.Name+".stderr.fifo")
-	collector := logmon.NewLogMon(hclog.NewNullLogger())
-	return collector, collector.Start(&logmon.LogConfig{
+	return collector.Start(&logmon.LogConfig{
 		LogDir: logs, StdoutLogFile: task.Name + ".stdout", StderrLogFile: task.Name + ".stderr",
 		StdoutFifo: task.StdoutPath, StderrFifo: task.StderrPath, MaxFiles: 10, MaxFileSizeMB: 1,
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/client/logmon"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
@@ -147,8 +148,10 @@ func (in *intruder) start(config, script string) error {
 
 func (in *intruder) startTask(task *drivers.TaskConfig) (err error) {
 	if in.job.logs {
-		in.stopCollector()
-		if in.collector, err = in.alloc.collectLogs(task); err != nil {
+		if in.collector == nil {
+			in.collector = logmon.NewLogMon(hclog.NewNullLogger())
+		}
+		if err = in.alloc.collectLogs(in.collector, task); err != nil {
 			in.t.Logf("log collector: %v", err)
 		}
 	}
@@ -237,8 +240,7 @@ func openOnce(path string) {
 	}
 }
 
-// stopCollector ends the log collector of the earlier start. It may still wait for a
-// writer, and would take the next one's output.
+// stopCollector ends the log collector, which may still wait for a writer.
 func (in *intruder) stopCollector() {
 	if in.collector == nil {
 		return
