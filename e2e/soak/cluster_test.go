@@ -152,6 +152,3 @@ func (c *cluster) setGPUs(change func([]fakenvml.GPU)) error {
 
 // units is how many there are of a GPU.
 func (c *cluster) units(gpu int) int { return int(c.gpus.GPUs[gpu].MemoryMiB / 1024) }
-
-// nodeOf is the machine that has a GPU.
-func (c *cluster) nodeOf(gpu int) *machine { return c.machines[gpu/gpusPerNode] }
