@@ -14,6 +14,15 @@ program=$GPU_MEM_ROOT/bin/nomad-gpu-mem
 # ports behind those of the server.
 dir_of() { say "$GPU_MEM_RUN/nomad${1#0}.d"; }
 
+# All nodes of a cluster share one bridge, which is not that of another Nomad here.
+bridge_settings() {
+  cat <<END
+  cni_path              = "/usr/lib/cni"
+  bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
+  bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+END
+}
+
 write_client_config() {
   cat >"$(dir_of "$1")/agent.hcl" <<END
 name                 = "node-$1"
@@ -31,9 +40,10 @@ ports {
   http = $((GPU_MEM_NOMAD_PORT + 2 + $1))
 }
 client {
-  enabled           = true
-  servers           = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
-  network_interface = "lo"
+  enabled               = true
+  servers               = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
+  network_interface     = "lo"
+$(bridge_settings)
 }
 consul {
   address          = "127.0.0.1:$GPU_MEM_CONSUL_PORT"
@@ -70,9 +80,7 @@ client {
   enabled               = true
   servers               = ["127.0.0.1:$((GPU_MEM_NOMAD_PORT + 1))"]
   network_interface     = "lo"
-  cni_path              = "/usr/lib/cni"
-  bridge_network_name   = "gpunomad$GPU_MEM_SLOT"
-  bridge_network_subnet = "10.214.$GPU_MEM_SLOT.0/24"
+$(bridge_settings)
   meta {
     "connect.sidecar_image" = "gpu-mem/pause:1" # there is no Envoy here
   }
