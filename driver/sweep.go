@@ -9,10 +9,15 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-// sweepLoop completes what was left over: releases that failed, and the attempts of
-// tasks that went down with the machine.
+// sweepLoop completes what was left over: releases that failed, the attempts of tasks
+// that went down with the machine, and the tasks that Nomad has forgotten.
 func (p *Plugin) sweepLoop(s *services) {
-	every(p.ctx, p.pace.sweep, func() { s.keeper.sweep(p.ctx, time.Now()) })
+	every(p.ctx, p.pace.sweep, func() {
+		s.keeper.sweep(p.ctx, time.Now())
+		if s.settings.GC.Dangling.Enabled {
+			p.endForgotten(p.ctx, s, time.Now())
+		}
+	})
 }
 
 // danglingLoop removes this driver's containers that no task owns, and the networks of
@@ -24,7 +29,6 @@ func (p *Plugin) danglingLoop(s *services) {
 		return
 	}
 	every(p.ctx, s.settings.danglingEvery, func() {
-		p.endForgotten(p.ctx, s, time.Now())
 		p.removeAllDangling(p.ctx, s, time.Now())
 		p.removeForgotten(p.ctx, s, time.Now())
 	})

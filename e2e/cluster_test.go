@@ -88,7 +88,7 @@ func (c *cluster) down() error {
 
 // script runs one of the development cluster's scripts in this cluster's slot.
 func (c *cluster) script(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join("..", "scripts", name), args...)
 	cmd.Env = c.env
