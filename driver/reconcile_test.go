@@ -75,6 +75,16 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// soleForLong makes the process one that has been the only one for an hour.
+func (d *driver) soleForLong(t *testing.T) {
+	t.Helper()
+	tenancy := d.plugin.services.Load().keeper.tenancy
+	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })
+	tenancy.mu.Lock()
+	defer tenancy.mu.Unlock()
+	tenancy.since = tenancy.since.Add(-time.Hour)
+}
+
 // A claim that came back with an old copy of the table keeps no task waiting.
 func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
@@ -82,11 +92,7 @@ func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	w.assert = time.Hour // the start is to be the one that looks
 	must.NoError(t, w.earlier().Claim(t.Context(), allocator.Owner{Namespace: "default", Job: "gone", Task: "app", Alloc: "gone"}, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuA, 3)}))
 	d := w.boot()
-	tenancy := d.plugin.services.Load().keeper.tenancy
-	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })
-	tenancy.mu.Lock()
-	tenancy.since = tenancy.since.Add(-time.Hour)
-	tenancy.mu.Unlock()
+	d.soleForLong(t)
 	_, _, err := d.StartTask(w.task(``, slice(gpuA, 3)))
 	must.NoError(t, err)
 	must.SliceLen(t, 1, w.claims())
