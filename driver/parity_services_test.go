@@ -166,9 +166,9 @@ func TestServicePullFromNowhere(t *testing.T) {
 	must.True(t, d.told("Downloading image"))
 }
 
-// What an earlier start left under the task's name makes way, running or not. Another
-// program's container of the same image stays.
-func TestServiceNameOfAnEarlierContainer(t *testing.T) {
+// A name proves nothing: a container that is not of this task keeps it, running or not,
+// and the start is tried again by the job's restart policy.
+func TestServiceNameTakenByAnother(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"create", "run"} {
 		w := realWorld(t)
@@ -178,10 +178,15 @@ func TestServiceNameOfAnEarlierContainer(t *testing.T) {
 		if verb == "run" {
 			args = append([]string{verb, "--detach"}, args[1:]...)
 		}
-		old := dockerCommand(t, args...)
+		other := dockerCommand(t, args...)
+		_, _, err := d.StartTask(task)
+		must.ErrorContains(t, err, "the name was taken")
+		must.True(t, structs.IsRecoverable(err))
+		must.NotEq(t, "", dockerCommand(t, "ps", "--all", "--quiet", "--filter", "id="+other))
+
+		dockerCommand(t, "rm", "--force", other)
 		d.run(t, task)
 		must.Eq(t, 7, d.ended(t, task).ExitCode)
-		must.Eq(t, "", dockerCommand(t, "ps", "--all", "--quiet", "--filter", "id="+old))
 	}
 }
 
