@@ -149,7 +149,7 @@ func (f *jobFlags) variables() (string, error) {
 			return "", err
 		}
 	}
-	return string(all.Bytes()), nil
+	return string(all.BuildTokens(nil).Bytes()), nil // all.Bytes formats, by way of a global
 }
 
 // setVariables adds the variables of a text, in HCL or JSON, or replaces those of

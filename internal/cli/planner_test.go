@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
@@ -98,14 +100,25 @@ func TestPlanAndRun(t *testing.T) {
 // Of a variable that is given twice the last counts, and the flag before a file.
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	hcl, object := jobFile(t, "a = 1 # one\nb = [\n  \"x\",\n]\nc = <<END\ntext\nEND\n"), jobFile(t, `{"a": 2, "d": {"e": "${1 + 2}"}}`)
-	flags := jobFlags{varFiles: []string{hcl, object}, vars: []string{"b=[7]", "a=3", "a=4"}}
+	text, object := jobFile(t, "a = 1 # one\nb = [\n  \"x\",\n]\nc = <<END\ntext\nEND\n"), jobFile(t, `{"a": 2, "d": {"e": "${1 + 2}"}}`)
+	flags := jobFlags{varFiles: []string{text, object}, vars: []string{"b=[7]", "a=3", "a=4"}}
 	text, err := flags.variables()
 	must.NoError(t, err)
-	for _, line := range []string{`a = "4"`, "b = [7]", "c = <<END\ntext\nEND\n", `d = { "e" : "${1 + 2}" }`} {
-		must.StrContains(t, text, line)
+	file, diagnostics := hclsyntax.ParseConfig([]byte(text), "variables.hcl", hcl.InitialPos)
+	must.False(t, diagnostics.HasErrors(), must.Sprint(text))
+	attributes, _ := file.Body.JustAttributes()
+	values := map[string]string{}
+	for name, attribute := range attributes {
+		value, diagnostics := attribute.Expr.Value(nil)
+		must.False(t, diagnostics.HasErrors(), must.Sprint(name))
+		values[name] = value.GoString()
 	}
-	must.Eq(t, 1, strings.Count(text, "a = "))
+	must.Eq(t, map[string]string{
+		"a": `cty.StringVal("4")`,
+		"b": `cty.TupleVal([]cty.Value{cty.NumberIntVal(7)})`,
+		"c": `cty.StringVal("text\n")`,
+		"d": `cty.ObjectVal(map[string]cty.Value{"e":cty.NumberIntVal(3)})`,
+	}, values)
 
 	for _, bad := range []jobFlags{{vars: []string{"a=[1"}}, {vars: []string{"a b=1"}}, {varFiles: []string{jobFile(t, "a = \n")}}} {
 		_, err := bad.variables()
