@@ -26,6 +26,7 @@ type relay struct {
 
 	mu      sync.Mutex
 	asked   []string // bodies of the requests for containers
+	create  func()   // called before the engine learns of a container to create
 	loading func()   // called when an archive's transfer has begun, before any of it has arrived
 }
 
@@ -60,8 +61,12 @@ func (r *relay) note(req *http.Request) {
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.asked = append(r.asked, string(body))
+		create := r.create
+		r.mu.Unlock()
+		if create != nil {
+			create()
+		}
 	case strings.HasSuffix(req.URL.Path, "/images/load"):
 		r.mu.Lock()
 		loading := r.loading
@@ -77,7 +82,13 @@ func (r *relay) note(req *http.Request) {
 func (r *relay) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked, r.loading = nil, nil
+	r.asked, r.create, r.loading = nil, nil, nil
+}
+
+func (r *relay) onCreate(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.create = do
 }
 
 func (r *relay) onLoad(do func()) {

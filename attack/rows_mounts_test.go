@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 )
 
 // ownDirs is the look that the directories by which the client and the driver find their
@@ -98,6 +100,24 @@ func rowsOfSources() (all []attack) {
 			looks: "mounts of the container",
 			job:   job{config: `volumes = ["local/d:/o"]`, script: put, slice: true}, act: swapSource, look: notMounted("{etc}", "/o"),
 		},
+		attack{
+			name: "volume-swapped", tries: "to have another task of the group put a link to /etc in a volume's place when Docker is asked for the container",
+			looks: "mounts of the container",
+			job:   job{config: `volumes = ["local/d/e:/o"]`, script: put}, act: swapAtCreate("{etc}"), look: notMounted("{etc}", "/o"),
+		},
+		attack{
+			name: "mount-swapped", tries: "the same with a mount block", looks: "mounts of the container",
+			job: job{config: fmt.Sprintf(bind, "local/d/e"), script: put}, act: swapAtCreate("{etc}"), look: notMounted("{etc}", "/o"),
+		},
+		attack{
+			name: "file-swapped", tries: "the same with a file, and a link to another one", looks: "mounts of the container",
+			job: job{config: `volumes = ["local/f:/o"]`, script: `cat /o`}, act: swapAtCreate("{etc}/shadow"), look: notMounted("{etc}/shadow", "/o"),
+		},
+		attack{
+			name: "volume-swapped-for-names", tries: "the same with a link to the directory of the task, to put a link in the place of its logs",
+			looks: "mounts of the container",
+			job:   job{config: `volumes = ["local/d/e:/o"]`, script: put}, act: swapAtCreate("{alloc}"), look: notMounted("{alloc}", "/o"),
+		},
 	)
 }
 
@@ -112,6 +132,27 @@ func noVolume(_ *scene, in *intruder) error {
 		}
 	}
 	return nil
+}
+
+// swapAtCreate has the driver check a source, and puts a link in its place, or in that of
+// the directory above, before Docker looks.
+func swapAtCreate(to string) func(*scene, *intruder) error {
+	return func(s *scene, in *intruder) error {
+		local, to := filepath.Join(in.alloc.dir, in.job.task, "local"), s.expand(in, to)
+		name := filepath.Join(local, "f")
+		err := os.WriteFile(name, []byte("own"), 0o600)
+		if !strings.Contains(in.job.config, "local/f") {
+			name, err = filepath.Join(local, "d", "e"), os.MkdirAll(filepath.Join(local, "d", "e"), 0o755)
+		}
+		if err != nil {
+			return err
+		}
+		var swapped error
+		s.stage.relay.onCreate(sync.OnceFunc(func() {
+			swapped = errors.Join(os.Rename(name, name+".old"), os.Symlink(to, name))
+		}))
+		return errors.Join(in.start(in.job.config, in.job.script), swapped)
+	}
 }
 
 // swapSource holds the task's units, as a task that stops slowly does, so that the start

@@ -29,8 +29,9 @@ type scene struct {
 	plugin   *plugin
 	victim   *victim
 
-	etcBefore tree
-	openStore func() allocator.Store // nil: the table is a file
+	etcBefore    tree
+	mountsBefore []string               // of the driver
+	openStore    func() allocator.Store // nil: the table is a file
 }
 
 // secret is in every file of the host that no task may read.
@@ -71,7 +72,35 @@ func (s *stage) newScene(operator string, store func() allocator.Store) *scene {
 	must.NoError(t, os.Mkdir(c.stateDir, 0o700))
 	c.plugin = c.bootPlugin()
 	must.NoError(t, c.startVictim())
+	_, c.mountsBefore, err = c.mounts()
+	must.NoError(t, err)
 	return c
+}
+
+// mounts are those in the host's directories. The driver's own are apart: it makes them for
+// the containers that there are.
+func (s *scene) mounts() (others, drivers []string, err error) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	staging := filepath.Join(s.stateDir, "staging")
+	for line := range strings.Lines(string(text)) {
+		target := strings.Fields(line)[1]
+		switch {
+		case strings.HasPrefix(target, staging+"/"):
+			drivers = append(drivers, target)
+		case strings.HasPrefix(target, s.dir+"/") && target != staging:
+			others = append(others, target)
+		}
+	}
+	return others, drivers, err
+}
+
+// noMountLeft returns what the driver has mounted besides what it had before the attack.
+func (s *scene) noMountLeft() error {
+	_, mounts, err := s.mounts()
+	if added := slices.DeleteFunc(mounts, func(m string) bool { return slices.Contains(s.mountsBefore, m) }); len(added) > 0 {
+		return fmt.Errorf("mounts of the attacker's are left: %q", added)
+	}
+	return err
 }
 
 // intact returns what of the host is not as it was before.
@@ -80,10 +109,10 @@ func (s *scene) intact() error {
 	if s.disk != nil {
 		found = append(found, s.disk.changed())
 	}
-	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil {
+	if mounts, _, err := s.mounts(); err != nil {
 		found = append(found, err)
-	} else if strings.Contains(string(mounts), " "+s.dir+"/") {
-		found = append(found, errors.New("something is mounted in the host's directories"))
+	} else if len(mounts) > 0 {
+		found = append(found, fmt.Errorf("mounted in the host's directories: %q", mounts))
 	}
 	return errors.Join(found...)
 }
@@ -180,7 +209,7 @@ func (s *scene) play(t *testing.T, a attack) error {
 		claimErr = fmt.Errorf("the attacker's claim is left: %s", claim)
 	}
 	if errors.Join(found...) == nil { // else it was said
-		found = append(found, s.intact())
+		found = append(found, s.intact(), s.noMountLeft())
 	}
 	return errors.Join(append(found, err, claimErr)...)
 }

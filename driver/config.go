@@ -76,6 +76,7 @@ type AllowedModes struct {
 type Volumes struct {
 	Enabled      bool   `codec:"enabled"`
 	SelinuxLabel string `codec:"selinuxlabel"`
+	StageSources *bool  `codec:"stage_sources"` // mount what was checked, by way of state_dir; nil: true
 }
 
 // DefaultLogging is the log driver of tasks that name none.

@@ -30,7 +30,7 @@ func configSpec() *hclspec.Spec {
 		withDefault(texts("allow_runtimes"), `["runc", "nvidia"]`),
 		block("allowed_modes", texts("pid"), texts("ipc"), texts("userns"), texts("uts"), texts("cgroupns"), texts("network")),
 		texts("allowed_devices"),
-		block("volumes", flag("enabled"), text("selinuxlabel")),
+		block("volumes", flag("enabled"), text("selinuxlabel"), flag("stage_sources")),
 		flag("allow_writable_logs"),
 		number("pids_limit"),
 		number("oom_score_adj"),

@@ -93,7 +93,7 @@ func TestLinksOutOfTheAllocationAreRefused(t *testing.T) {
 	o := newOrder(t, `volumes = ["local/inner/sub:/x"]`, ``)
 	must.NoError(t, os.Symlink("real", filepath.Join(o.task.TaskDir().LocalDir, "inner")))
 	must.NoError(t, os.Mkdir(filepath.Join(o.task.TaskDir().LocalDir, "real"), 0o755))
-	must.True(t, strings.HasSuffix(build(t, o).Host.Binds[4], "local/inner/sub:/x"))
+	must.True(t, strings.HasSuffix(build(t, o).Host.Binds[4], "local/real/sub:/x"))
 }
 
 // The directories that every task has mounted are no exception.

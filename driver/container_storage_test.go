@@ -169,8 +169,8 @@ func TestContainerLogsAreReadOnly(t *testing.T) {
 		{name: "they, read-only", hcl: `volumes = ["../alloc/logs:/x:ro"]`, want: []string{"ALLOC/alloc/logs:/x:ro"}},
 		{name: "they, to be written to", hcl: `volumes = ["../alloc/logs:/x:rw"]`, refused: true},
 		{name: "one of them", hcl: `volumes = ["../alloc/logs/a:/x"]`, want: []string{"ALLOC/alloc/logs/a:/x:ro"}},
-		{name: "by a link", hcl: `volumes = ["local/link:/x"]`, want: []string{"ALLOC/app/local/link:/x:ro"}},
-		{name: "below a link", hcl: `volumes = ["local/link/new:/x"]`, want: []string{"ALLOC/app/local/link/new:/x:ro"}},
+		{name: "by a link", hcl: `volumes = ["local/link:/x"]`, want: []string{"ALLOC/alloc/logs:/x:ro"}},
+		{name: "below a link", hcl: `volumes = ["local/link/new:/x"]`, want: []string{"ALLOC/alloc/logs/new:/x:ro"}},
 		{
 			name: "in a mount block", hcl: "mount {\n type = \"bind\"\n source = \"../alloc\"\n target = \"/x\"\n}",
 			want: []string{"ALLOC/alloc/logs:/x/logs:ro"},

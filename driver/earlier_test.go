@@ -11,6 +11,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 )
 
 // taskContainer puts a container of a task into the engine that no plugin made there.
@@ -206,7 +207,7 @@ func TestRestartOfTheMachineEndsContainersOfALostEngine(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
 				engine: w.engine, table: w.table, boot: "this boot", local: c.local,
 			}
 			a := attempt{

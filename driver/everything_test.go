@@ -276,7 +276,7 @@ func TestEveryPluginOption(t *testing.T) {
 			Cgroupns: []string{"host"}, Network: []string{"container:vpn"},
 		},
 		AllowedDevices: []string{"/dev/kfd", "/dev/vfio/*"},
-		Volumes:        Volumes{true, "z"}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
+		Volumes:        Volumes{true, "z", new(bool)}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
 		ExtraLabels: []string{"job_*"}, CompatLabels: true, DisableLogCollection: true,
 		Logging:    DefaultLogging{"journald", map[string]string{"tag": "x"}},
 		InfraImage: "local/pause:1", InfraImagePullTimeout: "1m", ImagePullTimeout: "9m", PullActivityTimeout: "3m",

@@ -21,6 +21,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -35,7 +36,8 @@ type world struct {
 	store    *storetest.Memory
 	table    *allocator.Table
 	stateDir string
-	config   string        // of the plugin, besides state_dir
+	config   string // of the plugin, besides state_dir
+	mounts   staging.Mounts
 	assert   time.Duration // pace of the plugin's look at its claims
 	starts   int
 }
@@ -44,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	store, engine := storetest.NewMemory(), newFakeEngine()
 	return &world{
 		t: t, name: Name, engine: engine, open: func(docker.Config) (Engine, error) { return engine, nil }, store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
-		config: `claim_timeout = "5s"`, assert: 10 * time.Millisecond,
+		mounts: noMounts{}, config: `claim_timeout = "5s"`, assert: 10 * time.Millisecond,
 	}
 }
 
@@ -52,6 +54,14 @@ func newWorld(t *testing.T) *world {
 func (w *world) earlier() *allocator.Table {
 	return allocator.NewTable(w.store, allocator.WithClock(func() time.Time { return time.Now().Add(-time.Hour) }))
 }
+
+// noMounts makes none: the fake engine looks at no source.
+type noMounts struct{}
+
+func (noMounts) Tmpfs(string) error           { return nil }
+func (noMounts) Bind(string, string) error    { return nil }
+func (noMounts) Unmount(string) error         { return nil }
+func (noMounts) IsMount(string) (bool, error) { return true, nil }
 
 // keptTable outlives the plugins that close it.
 type keptTable struct{ *allocator.Table }
@@ -100,6 +110,7 @@ func (w *world) newPlugin() *Plugin {
 	// Not the test's context: it ends before the test's cleanup, which still needs the plugin.
 	p := New(context.Background(), quiet(), w.name, w.open,
 		func(tableconfig.Config) (Table, error) { return keptTable{w.table}, nil })
+	p.mounts = w.mounts
 	p.pace = pace{
 		fingerprint: 10 * time.Millisecond,
 		sweep:       10 * time.Millisecond,

@@ -21,6 +21,10 @@ var openings = map[string]struct {
 	reason string
 }{
 	"checkpoint.go": {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadDir", "os.Remove"}, "state_dir"},
+	"staging/area.go": {
+		[]string{"os.Mkdir", "os.MkdirAll", "os.ReadDir", "os.Remove", "os.WriteFile"}, "state_dir",
+	},
+	"staging/kernel.go": {[]string{"unix.Mount", "unix.Unmount"}, "state_dir, and what is held"},
 	"journal.go": {
 		[]string{"os.MkdirAll", "os.ReadDir", "os.ReadFile", "os.Remove", "os.WriteFile", "renameio.WithTempDir", "renameio.WriteFile"},
 		"state_dir",

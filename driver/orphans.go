@@ -66,6 +66,9 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 	if err := k.checkpoints.sweep(k.journal.list); err != nil {
 		k.logger.Warn("log checkpoints of finished tasks cannot be removed from state_dir", "error", err)
 	}
+	if err := k.staging.Sweep(k.journal.list); err != nil {
+		k.logger.Warn("mounts of finished tasks cannot be removed from state_dir", "error", err)
+	}
 	ids, err := k.journal.list()
 	if k.isNews("", err) {
 		k.logger.Error("some records of tasks cannot be read; the claims of those whose containers are gone are released all the same", "error", err)

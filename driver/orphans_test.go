@@ -14,6 +14,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 )
 
 // Claims of tasks that went down with the machine are freed; those of tasks that
@@ -54,7 +55,7 @@ func TestSweep(t *testing.T) {
 				w.engine.put("c1", "x", c.container)
 			}
 			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
 				engine: w.engine, table: w.table, since: now.Add(-c.up),
 			}
 			other := newTenancy(w.stateDir)

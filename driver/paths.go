@@ -28,12 +28,8 @@ func (b *blueprint) paths() hostPaths {
 
 // source returns the absolute path that a job means, if the job may use it. Inside
 // the allocation's directory a link must not lead out of it: the task could have
-// made the link itself in an earlier run.
-//
-// Docker resolves the path once more, by name, when it starts the container. Another
-// task of the same group that runs meanwhile may put a link there in between, below a
-// directory that it can write to; no name that Docker would take stands for what was
-// checked. To keep such jobs out, an operator can only forbid groups of several tasks.
+// made the link itself in an earlier run. The result has no links below that directory;
+// see stageSources for what changes later.
 func (p hostPaths) source(path string) (string, error) {
 	path, inside, err := p.resolve(path)
 	if err != nil || inside == "" {
@@ -47,7 +43,11 @@ func (p hostPaths) source(path string) (string, error) {
 	if err := dir.Contains(inside); err != nil {
 		return "", fmt.Errorf("cannot use %q: %w", path, err)
 	}
-	return path, nil
+	inside, err = filepath.Rel(leadsTo(p.allocDir), leadsTo(path))
+	if err != nil || !filepath.IsLocal(inside) {
+		return "", fmt.Errorf("cannot use %q: it has just been changed to lead out of the allocation's directory", path)
+	}
+	return filepath.Join(p.allocDir, inside), nil
 }
 
 // resolve returns the absolute path that a job means, and the same path from the

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -30,6 +31,7 @@ type Plugin struct {
 	logger     hclog.Logger
 	openEngine OpenEngine
 	openTable  OpenTable
+	mounts     staging.Mounts
 	announcer  *announcer
 	tasks      *tasks
 	starts     *starts
@@ -55,6 +57,7 @@ type services struct {
 	images    *images
 	sandboxes *sandboxes
 	holder    *holder
+	staging   *staging.Area
 	hosts     hostsFiles
 	toolkits  toolkits
 }
@@ -81,6 +84,7 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 		logger:     logger,
 		openEngine: engine,
 		openTable:  table,
+		mounts:     staging.Kernel{},
 		announcer:  &announcer{ctx: ctx, logger: logger},
 		tasks:      newTasks(),
 		starts:     newStarts(),
@@ -143,9 +147,9 @@ func (p *Plugin) serve(s settings) error {
 	if err != nil {
 		return fmt.Errorf("plugin %q: allocation table: %w", p.name, err)
 	}
-	keeper := newKeeper(p.logger, s, engine, table)
+	keeper := newKeeper(p.logger, s, engine, table, staging.New(s.StateDir, p.mounts))
 	keeper.tenancy.announce()
-	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), holder: newHolder(s.StateDir)}
+	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), holder: newHolder(s.StateDir), staging: keeper.staging}
 	services.images.resume(time.Now().Add(max(s.imageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.agent.open(time.Now)() // an agent has configured the plugin just now

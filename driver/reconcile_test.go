@@ -8,6 +8,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/staging"
 )
 
 // A claim that nobody stands behind is released. Any sign of life keeps it.
@@ -54,7 +55,7 @@ func TestReconcile(t *testing.T) {
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
 				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
 			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
 				engine: w.engine, table: w.table, home: openHome(w.stateDir),
 			}
 			k.home.learn(allocator.Owner{Node: "node", NodeName: "node-1"}, []allocator.GPUID{gpuA})
@@ -108,7 +109,7 @@ func TestClaimFromTheFutureIsReleased(t *testing.T) {
 	owner := allocator.Owner{Task: "app", Alloc: allocID, Node: "node"}
 	must.NoError(t, future.Claim(t.Context(), owner, allocator.Attempt{ID: "x"}, []allocator.Booking{slice(gpuA, 1)}))
 	k := &keeper{
-		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
 		engine: w.engine, table: w.table, home: openHome(w.stateDir),
 	}
 	t.Cleanup(k.tenancy.end)

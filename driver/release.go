@@ -13,6 +13,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 )
 
 // settleTimeout bounds one try to bring an attempt to its end. What is not done by then
@@ -25,6 +26,7 @@ type keeper struct {
 	logger         hclog.Logger
 	journal        journal
 	checkpoints    checkpoints
+	staging        *staging.Area
 	tenancy        *tenancy
 	custody        *custody
 	home           *home
@@ -39,11 +41,12 @@ type keeper struct {
 	complaints map[string]string // under mu: what the sweep reported, by attempt; "": of records that it cannot read
 }
 
-func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table) *keeper {
+func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, area *staging.Area) *keeper {
 	return &keeper{
 		logger:         logger,
 		journal:        openJournal(s.StateDir),
 		checkpoints:    openCheckpoints(s.StateDir),
+		staging:        area,
 		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
 		home:           openHome(s.StateDir),
@@ -124,7 +127,7 @@ func (k *keeper) settle(ctx context.Context, a attempt) error {
 		return err
 	}
 	if left == nil {
-		return errors.Join(k.checkpoints.remove(a.ID), k.journal.remove(a.ID))
+		return errors.Join(k.checkpoints.remove(a.ID), k.staging.Remove(a.ID), k.journal.remove(a.ID))
 	}
 	if !a.Released {
 		a.Released = true

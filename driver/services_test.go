@@ -22,6 +22,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 )
 
 // realWorld is a world with the Docker engine at DOCKER_HOST, which has NVIDIA's
@@ -30,6 +31,8 @@ func realWorld(t *testing.T) *world {
 	t.Helper()
 	must.NotEq(t, "", os.Getenv("DOCKER_HOST"), must.Sprint("run these tests by `make test-driver`"))
 	w := newWorld(t)
+	w.mounts = staging.Kernel{}
+	t.Cleanup(func() { _ = w.mounts.Unmount(filepath.Join(w.stateDir, "staging")) })
 	w.open = func(c docker.Config) (Engine, error) { return docker.New(c) }
 	w.config += fmt.Sprintf("\ninfra_image = %q", os.Getenv("GPU_MEM_TEST_PAUSE_IMAGE"))
 	return w

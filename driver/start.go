@@ -183,6 +183,9 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := s.stageSources(&spec); err != nil {
+		return nil, nil, err
+	}
 	found, err := s.container(spec)
 	if err != nil {
 		return nil, nil, err

@@ -23,6 +23,7 @@ source "$scripts/lib.sh"
 
 finish() {
   "$scripts/dockerd.sh" stop >/dev/null
+  our_mounts "" | xargs -r umount
   rm -rf --one-file-system "$GPU_MEM_RUN"
 }
 trap finish EXIT

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -162,6 +163,8 @@ type cursor struct {
 	sink    LineSink
 	after   LogMark // the last piece delivered, or waiting for it
 	read    LogMark // the last piece read since the stream was opened
+	first   []byte  // the first piece with the time of read
+	whole   bool    // read ends a line
 	fresh   bool    // past the pieces delivered before
 	waiting []byte  // pieces to be delivered together, up to after
 }
@@ -171,15 +174,11 @@ type cursor struct {
 const atOnce = 4096
 
 func (c *cursor) reopen() {
-	c.read, c.fresh = LogMark{}, false
+	c.read, c.whole, c.fresh = LogMark{}, false, false
 }
 
 func (c *cursor) deliver(piece frame) error {
-	if c.read.Time.Equal(piece.at) {
-		c.read.Count++
-	} else {
-		c.read = LogMark{Time: piece.at, Count: 1}
-	}
+	c.note(piece)
 	isNew := c.read.isAfter(c.after) || c.fresh && c.clockSetBack()
 	if !isNew {
 		return nil
@@ -193,6 +192,18 @@ func (c *cursor) deliver(piece frame) error {
 	c.waiting = append(c.waiting, piece.data...)
 	c.after = c.read
 	return nil
+}
+
+// note counts the piece. One that follows a whole line of its own time, and is what that line began with, is that line once
+// more: a daemon that rotates its files under a reader may begin to read again there. Only parts of one line share a time.
+func (c *cursor) note(piece frame) {
+	if c.read.Time.Equal(piece.at) && !(c.whole && bytes.Equal(c.first, piece.data)) {
+		c.read.Count++
+	} else {
+		c.read = LogMark{Time: piece.at, Count: 1}
+		c.first = append(c.first[:0], piece.data...)
+	}
+	c.whole = bytes.HasSuffix(piece.data, []byte("\n"))
 }
 
 // clockSetBack reports whether what is stamped earlier than the last piece can be new. If the clock was not set back, it was

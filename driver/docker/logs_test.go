@@ -109,6 +109,19 @@ func TestFollowerReadTwice(t *testing.T) {
 	must.Eq(t, []string{"out a", "out b1", "out b2", "out c", "err e", "out d"}, got)
 }
 
+// It may also begin to read again with the very line that was delivered last. The parts of a line share their time.
+func TestFollowerReadTwiceFromTheLastLine(t *testing.T) {
+	t.Parallel()
+	got := deliverAll(t, &record{}, outPiece(1, "a\n"), outPiece(2, "b\n"), outPiece(2, "b\n"), outPiece(3, "c\n"))
+	must.Eq(t, []string{"out a\n", "out b\n", "out c\n"}, got)
+
+	got = deliverAll(t, &record{}, outPiece(1, "a1"), outPiece(1, "a2\n"), outPiece(1, "a1"), outPiece(1, "a2\n"), outPiece(2, "b\n"))
+	must.Eq(t, []string{"out a1", "out a2\n", "out b\n"}, got)
+
+	got = deliverAll(t, &record{}, outPiece(1, "x"), outPiece(1, "x"), outPiece(1, "x\n"), outPiece(1, "other\n"))
+	must.Eq(t, []string{"out x", "out x", "out x\n", "out other\n"}, got) // parts that look alike, and another line of that time
+}
+
 func TestFollowerSince(t *testing.T) {
 	t.Parallel()
 	must.Eq(t, "", (&follower{}).since())
@@ -169,16 +182,16 @@ func TestFollowerGathers(t *testing.T) {
 	t.Parallel()
 	line := strings.Repeat("x", 99) + "\n"
 	lines, deliveries := 0, 0
-	f := &follower{stdout: cursor{sink: func(at LogMark, data []byte) error {
+	f := &follower{stdout: cursor{sink: func(last LogMark, data []byte) error {
 		must.LessEq(t, atOnce, len(data))
 		must.Eq(t, 0, len(data)%len(line))
 		lines += len(data) / len(line)
 		deliveries++
-		must.Eq(t, lines, at.Count)
+		must.Eq(t, LogMark{at(lines - 1), 1}, last)
 		return nil
 	}}}
-	for range 100 {
-		must.NoError(t, f.deliver(outPiece(1, line)))
+	for i := range 100 {
+		must.NoError(t, f.deliver(outPiece(i, line)))
 	}
 	must.NoError(t, f.flush())
 	must.Eq(t, 100, lines)

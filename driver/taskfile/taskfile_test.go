@@ -412,3 +412,29 @@ func descriptors(t *testing.T) int {
 	}
 	return count
 }
+
+// What does not exist yet is made as directories, but never through a link.
+func TestHoldOrMake(t *testing.T) {
+	t.Parallel()
+	a := newAlloc(t)
+	dir := a.open(t)
+	held, err := dir.HoldOrMake("app/local/x/y")
+	must.NoError(t, err)
+	defer held.Close()
+	must.True(t, held.IsDir())
+	must.DirExists(t, filepath.Join(a.path, "app", "local", "x", "y"))
+	must.NoError(t, os.WriteFile(filepath.Join(a.path, "app", "local", "file"), nil, 0o600))
+	file, err := dir.HoldOrMake("app/local/file")
+	must.NoError(t, err)
+	defer file.Close()
+	must.False(t, file.IsDir())
+
+	must.NoError(t, os.Symlink(a.victim, filepath.Join(a.path, "app", "local", "link")))
+	for _, path := range []string{"app/local/link", "app/local/link/new", "app/local/file/new"} {
+		_, err := dir.HoldOrMake(path)
+		must.Error(t, err, must.Sprint(path))
+	}
+	_, err = dir.Hold("app/local/none")
+	must.ErrorIs(t, err, fs.ErrNotExist)
+	a.untouched(t)
+}

@@ -36,8 +36,9 @@ config {
   }
   allowed_devices = ["/dev/kfd", "/dev/vfio/*"]
   volumes {
-    enabled      = true
-    selinuxlabel = "z"
+    enabled       = true
+    selinuxlabel  = "z"
+    stage_sources = false
   }
   allow_writable_logs = true
   pids_limit          = 512

@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/mount"
+
+	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/taskfile"
+)
+
+// stageSources replaces the sources in the allocation's directory by mounts of what has
+// those names now. Docker looks a path up when the container starts, and another task of
+// the group may have put a link in its place by then.
+func (s *start) stageSources(spec *docker.Spec) error {
+	if !s.services.settings.stagesSources() {
+		return nil
+	}
+	alloc, err := taskfile.OpenDir(s.task.AllocDir)
+	if err != nil {
+		return fmt.Errorf("the allocation's directory: %w", err)
+	}
+	defer alloc.Close()
+	staged := 0
+	stage := func(source string, hold func(string) (taskfile.Held, error)) (string, error) {
+		inside, changeable := s.changeable(source)
+		if !changeable {
+			return source, nil
+		}
+		held, err := hold(inside)
+		if err != nil {
+			return "", fmt.Errorf("cannot mount %q into the container: %w", source, err)
+		}
+		defer held.Close()
+		staged++
+		path, err := s.services.staging.Stage(s.task.ID, staged, held)
+		if err != nil {
+			return "", fmt.Errorf("cannot mount %q into the container: %w; or have the operator set volumes.stage_sources = false", source, err)
+		}
+		return path, nil
+	}
+	host := *spec.Host
+	host.Binds, host.Mounts = slices.Clone(host.Binds), slices.Clone(host.Mounts)
+	for i, bind := range host.Binds {
+		source, rest, _ := strings.Cut(bind, ":")
+		if source, err = stage(source, alloc.HoldOrMake); err != nil { // as Docker makes the source of a bind
+			return err
+		}
+		host.Binds[i] = source + ":" + rest
+	}
+	for i, m := range host.Mounts {
+		if m.Type != mount.TypeBind {
+			continue
+		}
+		if host.Mounts[i].Source, err = stage(m.Source, alloc.Hold); err != nil {
+			return err
+		}
+	}
+	spec.Host = &host
+	return nil
+}
+
+func (s settings) stagesSources() bool {
+	return s.Volumes.StageSources == nil || *s.Volumes.StageSources
+}
+
+// changeable returns a source as a path inside the allocation's directory, if a task
+// could put something else in its place. Nomad's own directories have names that no task
+// can change.
+func (s *start) changeable(source string) (inside string, changeable bool) {
+	dirs := s.task.TaskDir()
+	inside, err := filepath.Rel(s.task.AllocDir, source)
+	if err != nil || !filepath.IsAbs(source) || !filepath.IsLocal(inside) {
+		return "", false
+	}
+	return inside, !slices.Contains([]string{dirs.SharedAllocDir, dirs.LocalDir, dirs.SecretsDir}, source)
+}

@@ -1,0 +1,136 @@
+//go:build services
+
+package staging
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/taskfile"
+)
+
+// node is a state_dir and an allocation's directory with a directory, a file and a socket in it.
+type node struct {
+	*Area
+	state, alloc string
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{state: t.TempDir(), alloc: t.TempDir()}
+	n.Area = New(n.state, Kernel{})
+	t.Cleanup(func() {
+		must.NoError(t, n.Sweep(func() ([]string, error) { return nil, nil }))
+		must.NoError(t, unix.Unmount(n.dir, unix.MNT_DETACH))
+	})
+	must.NoError(t, os.MkdirAll(filepath.Join(n.alloc, "local", "d"), 0o755))
+	must.NoError(t, os.WriteFile(filepath.Join(n.alloc, "local", "d", "name"), []byte("own"), 0o600))
+	listener, err := net.Listen("unix", filepath.Join(n.alloc, "local", "s"))
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	return n
+}
+
+func (n *node) stage(t *testing.T, attempt string, number int, path string) string {
+	t.Helper()
+	dir, err := taskfile.OpenDir(n.alloc)
+	must.NoError(t, err)
+	defer dir.Close()
+	held, err := dir.Hold(path)
+	must.NoError(t, err)
+	defer held.Close()
+	staged, err := n.Stage(attempt, number, held)
+	must.NoError(t, err)
+	return staged
+}
+
+// mounts are the mounts below a directory.
+func (n *node) mountsBelow(t *testing.T) (below []string) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	must.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if target := strings.Fields(line)[4]; strings.HasPrefix(target, n.dir+"/") {
+			below = append(below, target)
+		}
+	}
+	return below
+}
+
+// What was staged is what had the name then, whatever has it now.
+func TestStagedSourcesStayThemselves(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	for number, path := range []string{"local/d", "local/d/name", "local/s"} {
+		name := filepath.Join(n.alloc, path)
+		before, err := os.Stat(name)
+		must.NoError(t, err)
+		staged := n.stage(t, "a/task/1", number, path)
+		must.True(t, n.Contains(staged))
+		must.NoError(t, os.Rename(name, name+".old"))
+		must.NoError(t, os.Symlink("/etc", name))
+		now, err := os.Lstat(staged)
+		must.NoError(t, err)
+		must.True(t, os.SameFile(before, now), must.Sprint(path))
+		must.NoError(t, os.Remove(name))
+		must.NoError(t, os.Rename(name+".old", name))
+	}
+	must.False(t, n.Contains(n.alloc))
+	must.SliceLen(t, 3, n.mountsBelow(t))
+}
+
+// A call that is repeated mounts in the place of the first, and removing removes mounts
+// only: what a container has mounted, and the files themselves, stay.
+func TestStagedSourcesEnd(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	staged := n.stage(t, "a/task/1", 1, "local/d")
+	must.Eq(t, staged, n.stage(t, "a/task/1", 1, "local/d/name"))
+	must.SliceLen(t, 1, n.mountsBelow(t))
+	open, err := os.Open(n.stage(t, "a/task/1", 2, "local/d"))
+	must.NoError(t, err)
+	defer open.Close()
+	n.stage(t, "a/task/2", 1, "local/d")
+
+	must.NoError(t, n.Remove("a/task/1"))
+	must.NoError(t, n.Remove("a/task/1"))
+	must.SliceLen(t, 1, n.mountsBelow(t))
+	names, err := open.Readdirnames(-1)
+	must.NoError(t, err)
+	must.Eq(t, []string{"name"}, names)
+
+	failed := errors.New("one cannot be read")
+	must.NoError(t, n.Sweep(func() ([]string, error) { return nil, failed }))
+	must.NoError(t, n.Sweep(func() ([]string, error) { return []string{"a/task/2"}, nil }))
+	must.SliceLen(t, 1, n.mountsBelow(t))
+	must.NoError(t, n.Sweep(func() ([]string, error) { return nil, nil }))
+	must.SliceEmpty(t, n.mountsBelow(t))
+	must.FileExists(t, filepath.Join(n.alloc, "local", "d", "name"))
+}
+
+// The next process of the plugin takes the file system that the first one mounted, and
+// one that does not see it finds no directory to mount in its place.
+func TestStagingOverRestarts(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	first := n.stage(t, "a/task/1", 1, "local/d")
+	n.Area = New(n.state, Kernel{})
+	second := n.stage(t, "a/task/1", 2, "local/d")
+	must.Eq(t, filepath.Dir(first), filepath.Dir(second))
+	must.SliceLen(t, 2, n.mountsBelow(t))
+
+	must.NoError(t, n.Remove("a/task/1"))
+	must.NoError(t, unix.Unmount(n.dir, 0)) // as after a reboot
+	_, err := os.Stat(first)
+	must.ErrorIs(t, err, unix.ENOTDIR)
+	must.NoError(t, n.Remove("a/task/1"))
+	must.NoError(t, n.Sweep(func() ([]string, error) { return nil, nil }))
+	n.stage(t, "a/task/1", 1, "local/d")
+}
