@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,6 +15,10 @@ func blame(err error) error {
 		return nil
 	}
 	text := strings.ToLower(err.Error())
+	if unseenSource.MatchString(text) {
+		return fmt.Errorf("Docker does not see the mounts that this driver makes in state_dir: have the agent and Docker share a "+
+			"mount namespace, or see volumes.stage_sources: %w", err)
+	}
 	for _, known := range dockerWords() {
 		if slices.ContainsFunc(known.words, func(words string) bool { return strings.Contains(text, words) }) {
 			return fmt.Errorf("Docker refuses %s: %w", known.key, err)
@@ -24,6 +29,9 @@ func blame(err error) error {
 	}
 	return err
 }
+
+// unseenSource is what the runtime says of a staged source that it does not find.
+var unseenSource = regexp.MustCompile(`stat \S+/staging/attempts/\S+: not a directory`)
 
 type keyWords struct {
 	key   string

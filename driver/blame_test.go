@@ -35,6 +35,8 @@ func TestBlame(t *testing.T) {
 		must.ErrorContains(t, blame(err), "Docker refuses "+key)
 		must.ErrorIs(t, blame(err), err)
 	}
+	unseen := errors.New(`error mounting "/s/staging/attempts/0/1" to rootfs at "/d": stat /s/staging/attempts/0/1: not a directory: unknown`)
+	must.ErrorContains(t, blame(unseen), "share a mount namespace")
 	unknown := errors.New("no space left on device")
 	must.True(t, blame(unknown) == unknown)
 }

@@ -69,12 +69,12 @@ func (s settings) stagesSources() bool {
 
 // changeable returns a source as a path inside the allocation's directory, if a task
 // could put something else in its place. Nomad's own directories have names that no task
-// can change.
+// can change: all that a task may write to has the logs covered.
 func (s *start) changeable(source string) (inside string, changeable bool) {
 	dirs := s.task.TaskDir()
 	inside, err := filepath.Rel(s.task.AllocDir, source)
 	if err != nil || !filepath.IsAbs(source) || !filepath.IsLocal(inside) {
 		return "", false
 	}
-	return inside, !slices.Contains([]string{dirs.SharedAllocDir, dirs.LocalDir, dirs.SecretsDir}, source)
+	return inside, !slices.Contains([]string{dirs.SharedAllocDir, dirs.LocalDir, dirs.SecretsDir, dirs.LogDir}, source)
 }

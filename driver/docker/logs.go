@@ -197,7 +197,8 @@ func (c *cursor) deliver(piece frame) error {
 // note counts the piece. One that follows a whole line of its own time, and is what that line began with, is that line once
 // more: a daemon that rotates its files under a reader may begin to read again there. Only parts of one line share a time.
 func (c *cursor) note(piece frame) {
-	if c.read.Time.Equal(piece.at) && !(c.whole && bytes.Equal(c.first, piece.data)) {
+	again := c.whole && bytes.Equal(c.first, piece.data)
+	if c.read.Time.Equal(piece.at) && !again {
 		c.read.Count++
 	} else {
 		c.read = LogMark{Time: piece.at, Count: 1}
