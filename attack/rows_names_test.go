@@ -19,7 +19,7 @@ func rowsOfNames() (all []attack) {
 		return text + "}"
 	}
 	forged := []string{
-		"nomad-gpu-mem.task_id={victim-attempt}", "nomad-gpu-mem.alloc_id={victim-alloc}", "nomad-gpu-mem.gpus={gpu1}", "nomad-gpu-mem.sandbox={victim-alloc}",
+		"nomad-gpu-mem.task_id={victim-attempt}", "nomad-gpu-mem.alloc_id={victim-alloc}", "nomad-gpu-mem.gpus={gpu1}", "nomad-gpu-mem.node_id=none", "nomad-gpu-mem.sandbox={victim-alloc}",
 	}
 	for i, label := range append(forged, "com.hashicorp.nomad.alloc_id={victim-alloc}", "nomad-gpu-mem.={victim-alloc}", "Nomad-gpu-mem.task_id={victim-attempt}") {
 		all = append(all, attack{

@@ -21,6 +21,7 @@ const (
 	labelAlloc   = labelPrefix + "alloc_id"
 	labelAttempt = labelPrefix + "task_id" // Nomad's task config ID: one start of a task
 	labelGPUs    = labelPrefix + "gpus"    // that the container sees, by UUID, separated by spaces
+	labelNode    = labelPrefix + "node_id" // Nomad's ID of the node
 	labelSandbox = labelPrefix + "sandbox" // allocation whose network a pause container holds
 )
 
@@ -59,6 +60,7 @@ func (b *blueprint) labels() error {
 	maps.Copy(all, map[string]string{
 		labelAlloc:   b.task.AllocID,
 		labelAttempt: b.task.ID,
+		labelNode:    b.task.NodeID,
 		labelGPUs:    joinGPUs(b.bookings), // also if there are none: the image may have a label of this name
 	})
 	b.config.Labels = all

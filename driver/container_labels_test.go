@@ -48,7 +48,7 @@ func TestContainerLabels(t *testing.T) {
 			t.Parallel()
 			o := newOrder(t, c.hcl, c.config)
 			o.task.Namespace, o.task.NodeID = "prod", "n1"
-			want := map[string]string{labelAlloc: allocID, labelAttempt: allocID + "/app/1", labelGPUs: ""}
+			want := map[string]string{labelAlloc: allocID, labelAttempt: allocID + "/app/1", labelGPUs: "", labelNode: "n1"}
 			for key, value := range c.want {
 				want[key] = value
 			}

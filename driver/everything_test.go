@@ -118,7 +118,7 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 			ExposedPorts: nat.PortSet{"80/tcp": {}, "80/udp": {}},
 			Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
 			Labels: map[string]string{
-				"a": "b", "c": "d", "nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "",
+				"a": "b", "c": "d", "nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "", "nomad-gpu-mem.node_id": "",
 			},
 		},
 		Host: &container.HostConfig{
@@ -202,7 +202,7 @@ func TestNoTaskOptionInDocker(t *testing.T) {
 		Config: &container.Config{
 			Image:  "sha256:1234",
 			Env:    []string{"NVIDIA_VISIBLE_DEVICES=void"},
-			Labels: map[string]string{"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": ""},
+			Labels: map[string]string{"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "", "nomad-gpu-mem.node_id": ""},
 		},
 		Host: &container.HostConfig{
 			Binds: []string{
@@ -320,7 +320,7 @@ func TestEveryPluginOptionInDocker(t *testing.T) {
 	must.SliceNotContains(t, spec.Host.CapDrop, "net_raw")
 	must.Eq(t, 4, spec.Attempts)
 	must.Eq(t, map[string]string{
-		"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "GPU-aaaa",
+		"nomad-gpu-mem.alloc_id": allocID, "nomad-gpu-mem.task_id": allocID + "/app/1", "nomad-gpu-mem.gpus": "GPU-aaaa", "nomad-gpu-mem.node_id": "",
 		"nomad-gpu-mem.job_id": "job-id", "nomad-gpu-mem.job_name": "job",
 		"com.hashicorp.nomad.alloc_id": allocID, "com.hashicorp.nomad.job_id": "job-id", "com.hashicorp.nomad.job_name": "job",
 	}, spec.Config.Labels)

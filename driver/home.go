@@ -52,6 +52,13 @@ func (h *home) learn(owner allocator.Owner, gpus []allocator.GPUID) {
 	_ = renameio.WriteFile(h.path, []byte(h.id+"\n"), 0o600) // else the next process learns it from its first task
 }
 
+// nodeID is Nomad's ID of the node; empty until known.
+func (h *home) nodeID() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.id
+}
+
 // gpus are the node's: those that tasks were booked on, and those that its device plugin
 // lists.
 func (h *home) gpus(listed []allocator.GPUID) []allocator.GPUID {

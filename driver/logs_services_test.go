@@ -59,7 +59,7 @@ func TestServiceAFloodHoldsNobodyUp(t *testing.T) {
 		must.NoError(t, os.WriteFile(filepath.Join(quiet.TaskDir().LocalDir, "ask"), nil, 0o600))
 		sent := time.Now()
 		eventually(t, func() bool { return strings.Count(out.got(), "answer\n") == asked })
-		must.Less(t, 3*time.Second, time.Since(sent))
+		must.Less(t, 20*time.Second, time.Since(sent))
 	}
 	t.Logf("flood: %d MB/s", flooded.Load()/(1+time.Since(began).Milliseconds())/1000)
 	must.NoError(t, d.DestroyTask(flood.ID, true))

@@ -146,14 +146,18 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 			Mounts: map[string]string{"/alloc": "/a", "/local": "/l", "/secrets": "/s"},
 		}}
 	}) // Nomad's own driver's
+	for id, node := range map[string]string{"own": "node", "elsewhere": "another node"} {
+		w.engine.put(id, "nobody", "running")
+		w.engine.change(func() { w.engine.containers[id].Labels[labelNode] = node })
+	}
 	young := time.Now()
 	w.engine.put("young", "nobody", "running")
 	w.engine.change(func() { w.engine.containers["young"].CreatedAt = young })
 	d.plugin.removeAllDangling(t.Context(), s, young.Add(time.Minute)) // creation_grace is five
-	must.Eq(t, []string{"c1", "committed", "ended", "foreign", "young"}, w.engine.ids())
+	must.Eq(t, []string{"c1", "committed", "elsewhere", "ended", "foreign", "young"}, w.engine.ids())
 
 	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
-	must.Eq(t, []string{"c1", "committed", "foreign"}, w.engine.ids(), must.Sprint("Nomad had the time to ask how a task ended"))
+	must.Eq(t, []string{"c1", "committed", "elsewhere", "foreign"}, w.engine.ids(), must.Sprint("Nomad had the time to ask how a task ended"))
 }
 
 // What is run of an image that was committed from a task has its labels, and is

@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -46,10 +47,26 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 		return
 	}
 	for _, c := range containers {
-		if now.Sub(c.CreatedAt) > s.settings.danglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) {
+		if now.Sub(c.CreatedAt) > s.settings.danglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) && !s.keeper.isElsewhere(c) {
 			p.removeDangling(ctx, s, c)
 		}
 	}
+}
+
+// isElsewhere reports whether the container is a task's of another Nomad node, with an agent
+// of its own, that uses the same engine: only that agent knows whether the task runs. A
+// container without a node is of an older version.
+func (k *keeper) isElsewhere(c docker.Container) bool {
+	node := c.Labels[labelNode]
+	if node == "" || node == k.home.nodeID() {
+		return false
+	}
+	err := fmt.Errorf("container %s belongs to node %s, and this is node %s: if no agent has that ID any more, "+
+		"for example since its data_dir was removed, end the container with `docker rm --force %s`", c.Name, node, k.home.nodeID(), c.ID)
+	if k.isNews(c.ID, err) {
+		k.logger.Info("leaving a container of another node alone", "reason", err)
+	}
+	return true
 }
 
 // danglingCandidates are the containers of tasks: this driver's, and those of Nomad's own

@@ -131,7 +131,9 @@ func (s *soak) sellAll(ctx context.Context) error {
 	defer cancel()
 	for gpu := range s.gpus.GPUs {
 		job := formOf("service").job(fmt.Sprintf("all-of-%d", gpu), model.Request{Units: []uint64{uint64(s.units(gpu))}, Count: 1}, 0)
-		job.TaskGroups[0].Tasks[0].Resources.Devices[0].Name = "nvidia/gpu-mem/" + s.gpus.GPUs[gpu].UUID
+		task := job.TaskGroups[0].Tasks[0]
+		task.Resources.Devices[0].Name = "nvidia/gpu-mem/" + s.gpus.GPUs[gpu].UUID
+		task.Config["volumes"] = []string{"local/data:/data"} // the driver has a place for mounts from then on
 		if _, _, err := s.nomad.Jobs().Register(job, nil); err != nil {
 			return err
 		}
