@@ -44,8 +44,12 @@ func (s *start) claim() error {
 	}
 }
 
-// takeUnits claims the units, unless this node knows that another task still uses them.
+// takeUnits claims the units, unless this node knows that another task still uses them, or
+// that their GPU is unhealthy.
 func (s *start) takeUnits(ctx context.Context) error {
+	if err := s.services.keeper.checkHealth(ctx, s.attempt.GPUs, time.Now()); err != nil {
+		return err
+	}
 	if err := s.services.keeper.unitsInUse(s.attempt); err != nil {
 		return err
 	}
@@ -73,12 +77,15 @@ func (s *start) releaseLeftBehind(ctx context.Context, err error) bool {
 const minClaimTime = 10 * time.Second
 
 func worthWaiting(err error) bool {
-	return errors.Is(err, allocator.ErrHeld) || errors.Is(err, allocator.ErrUnavailable) || errors.Is(err, allocator.ErrConflict)
+	return errors.Is(err, errUnhealthy) || errors.Is(err, allocator.ErrHeld) || errors.Is(err, allocator.ErrUnavailable) || errors.Is(err, allocator.ErrConflict)
 }
 
 // waitingFor is what a start waits for, told to the author of a job in the namespace.
 func waitingFor(err error, namespace string) string {
-	if errors.Is(err, allocator.ErrHeld) {
+	switch {
+	case errors.Is(err, errUnhealthy):
+		return "Waiting for the GPU to recover: " + err.Error()
+	case errors.Is(err, allocator.ErrHeld):
 		return "Waiting for GPU memory that another task has not given back yet: " + forAuthor(err, namespace).Error()
 	}
 	return "Waiting for the allocation table: " + err.Error()

@@ -1,0 +1,61 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// errUnhealthy is returned for a start on a GPU that no new task should use. It may pass,
+// as after a reset; if not, Nomad has to place the task elsewhere.
+var errUnhealthy = errors.New("GPU is unhealthy")
+
+// checkHealth fails if the device plugin has withdrawn one of the GPUs. Nomad starts a
+// task again on the GPU that it has, whatever became of it meanwhile. A cordon is no
+// reason: it keeps new tasks away, and not those that have their units.
+func (k *keeper) checkHealth(ctx context.Context, gpus []allocator.GPUID, now time.Time) error {
+	node, err := k.table.Node(ctx, k.home.host)
+	if err != nil || now.Sub(node.LastSeen) >= deviceSilence {
+		return unlessUnreadable(err) // what a silent device plugin said last may have passed
+	}
+	for _, gpu := range gpus {
+		state, err := k.table.State(ctx, gpu)
+		if err != nil {
+			return unlessUnreadable(err)
+		}
+		reason := withdrawn(node, gpu, state)
+		if reason == "" {
+			continue
+		}
+		if found, err := k.table.Inspect(ctx, gpu); err == nil && found.Cordon != nil {
+			continue
+		}
+		return fmt.Errorf("%w: GPU %s: %s", errUnhealthy, gpu, reason)
+	}
+	return nil
+}
+
+// withdrawn says why the device plugin of this node offers no unit of a GPU. It is empty
+// if it offers some, and for a GPU that another node reports.
+func withdrawn(node allocator.NodeState, gpu allocator.GPUID, state allocator.GPUState) string {
+	switch {
+	case state.Node != node.Name:
+		return ""
+	case node.Lacks(gpu):
+		return "NVML does not find it any more"
+	case state.Health != "" && len(state.Unhealthy) >= state.Units:
+		return state.Health
+	}
+	return ""
+}
+
+// unlessUnreadable ignores a state that cannot be read: it proves nothing of a GPU.
+func unlessUnreadable(err error) error {
+	if errors.Is(err, allocator.ErrUnreadable) {
+		return nil
+	}
+	return err
+}
