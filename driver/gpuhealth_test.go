@@ -33,7 +33,9 @@ func TestNoStartOnAnUnhealthyGPU(t *testing.T) {
 		{"some units withheld", func(g *allocator.GPUState, _ *allocator.NodeState) { g.Health, g.Unhealthy = "in use", all[4:] }, 0, false, ""},
 		{"cordoned", func(g *allocator.GPUState, _ *allocator.NodeState) { g.Health, g.Unhealthy = "cordoned", all }, 0, true, ""},
 		{"lost, as an hour ago", func(g *allocator.GPUState, _ *allocator.NodeState) { g.Health, g.Unhealthy = lost, all }, time.Hour, false, ""},
-		{"another node's", func(g *allocator.GPUState, _ *allocator.NodeState) { g.Node, g.Health, g.Unhealthy = "other", lost, all }, 0, false, ""},
+		{"another node's", func(g *allocator.GPUState, _ *allocator.NodeState) {
+			g.Node, g.Health, g.Unhealthy = "other", lost, all
+		}, 0, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

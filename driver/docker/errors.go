@@ -139,10 +139,33 @@ func passing(err error) bool {
 // passingStart is passing for the start of a container. Unlike elsewhere, an internal error counts whatever its cause, a device
 // whose CDI specification is just being written among them, unless it is the job's fault or calls for another container.
 func passingStart(err error) bool {
+	if err != nil && notReady(err) != "" {
+		return true
+	}
 	if err == nil || !cerrdefs.IsInternal(err) {
 		return err != nil && passing(err)
 	}
 	return !errors.Is(sentinel(err), ErrLeftover) && !isJobsFault(err)
+}
+
+// notReady says what to do if a start failed because the node's GPU driver or container toolkit is not ready, as after a boot or
+// an upgrade. Whatever status the daemon chooses for it, it may pass, and is never the job's fault. Empty: it is something else.
+func notReady(err error) string {
+	text := strings.ToLower(err.Error())
+	for _, known := range []struct {
+		words  []string
+		remedy string
+	}{
+		{[]string{"nvidia-uvm"}, "load the kernel module nvidia-uvm: `nvidia-modprobe -u -c 0`"},
+		{[]string{"version mismatch"}, "the NVIDIA driver was upgraded and the old module is still loaded: reboot the node"},
+		{[]string{"unresolvable cdi devices"}, "see whether `nvidia-ctk cdi list` has the GPU"},
+		{[]string{"driver not loaded", "nvidia-smi has failed", "/dev/nvidia"}, "see whether `nvidia-smi` works on the node"},
+	} {
+		if slices.ContainsFunc(known.words, func(words string) bool { return strings.Contains(text, words) }) {
+			return known.remedy
+		}
+	}
+	return ""
 }
 
 // isJobsFault reports whether the daemon failed to start a container for what the job asks for: it would do so again. What it

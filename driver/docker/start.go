@@ -23,6 +23,9 @@ func (c *Client) Start(ctx context.Context, id string) error {
 	})
 	if passingStart(err) && !errors.Is(sentinel(err), ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrStart, err)
+		if remedy := notReady(err); remedy != "" {
+			err = fmt.Errorf("%w; %s", err, remedy)
+		}
 	}
 	return wrap(err, "starting container %s", short(id))
 }

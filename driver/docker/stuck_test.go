@@ -176,6 +176,8 @@ func TestRetriesOfAStart(t *testing.T) {
 		"command":       {failed("exec: nonsense: executable file not found in $PATH"), 1, false, nil},
 		"mount":         {failed("error while creating mount source path /x: file exists"), 1, false, nil},
 		"bad request":   {answer(http.StatusBadRequest, `{"message":"no such command"}`), 1, false, nil},
+		"no uvm":        {answer(http.StatusBadRequest, `{"message":"error gathering device information while adding custom device \"/dev/nvidia-uvm\": no such file or directory"}`), 6, true, ErrStart},
+		"upgraded":      {answer(http.StatusBadRequest, `{"message":"nvidia-container-cli: initialization error: nvml error: driver/library version mismatch"}`), 6, true, ErrStart},
 		"leftover":      {failed("OCI runtime create failed: container with id exists: x"), 1, true, ErrLeftover},
 		"no such thing": {answer(http.StatusNotFound, noSuch), 1, false, ErrNotFound},
 	} {
