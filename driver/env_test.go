@@ -51,7 +51,7 @@ func TestPinWins(t *testing.T) {
 		want: map[string]string{
 			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa", "GPU_MEM_LIMIT_MIB": "4096", "GPU_MEM_UNITS": "4", "GPU_MEM_FRACTION": "0.1666",
 			"NVIDIA_DRIVER_CAPABILITIES": "compute,utility", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-			"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_CLIENT_MEM_FRACTION": "0.1666",
+			"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.1666",
 		},
 	}, {
 		name: "two GPUs in a fixed order", bookings: twoGPUs,
@@ -59,7 +59,7 @@ func TestPinWins(t *testing.T) {
 		want: map[string]string{
 			"NVIDIA_VISIBLE_DEVICES": "GPU-aaaa,GPU-bbbb", "GPU_MEM_LIMIT_MIB": "2048,1024", "GPU_MEM_UNITS": "2,1", "GPU_MEM_FRACTION": "0.0833,0.0416",
 		},
-		unset: []string{"XLA_CLIENT_MEM_FRACTION"},
+		unset: []string{"XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"},
 	}, {
 		name: "what the user may choose", bookings: oneGPU,
 		task: map[string]string{"TF_FORCE_GPU_ALLOW_GROWTH": "false", "CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"},
@@ -68,6 +68,11 @@ func TestPinWins(t *testing.T) {
 		name: "what the image chose stays the image's", bookings: oneGPU,
 		image: []string{"NVIDIA_DRIVER_CAPABILITIES=all", "XLA_PYTHON_CLIENT_MEM_FRACTION=.5", "OTHER=1"},
 		unset: []string{"NVIDIA_DRIVER_CAPABILITIES", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "OTHER"},
+	}, {
+		name: "JAX's newer name", bookings: oneGPU,
+		task:  map[string]string{"XLA_CLIENT_MEM_FRACTION": ".3"},
+		want:  map[string]string{"XLA_CLIENT_MEM_FRACTION": ".3"},
+		unset: []string{"XLA_PYTHON_CLIENT_MEM_FRACTION"},
 	}, {
 		name: "a name with a value in it", bookings: oneGPU,
 		task: map[string]string{

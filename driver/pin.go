@@ -51,10 +51,10 @@ func defaultEnv(bookings []allocator.Booking, isSet func(key string) bool) map[s
 		return env
 	}
 	for key, value := range map[string]string{
-		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-		"CUDA_DEVICE_ORDER":          "PCI_BUS_ID", // NVML's order; CUDA's own puts the fastest first
-		"TF_FORCE_GPU_ALLOW_GROWTH":  "true",       // else TensorFlow takes the whole GPU at its start
-		"XLA_CLIENT_MEM_FRACTION":    xlaFraction(bookings, isSet),
+		"NVIDIA_DRIVER_CAPABILITIES":     "compute,utility",
+		"CUDA_DEVICE_ORDER":              "PCI_BUS_ID", // NVML's order; CUDA's own puts the fastest first
+		"TF_FORCE_GPU_ALLOW_GROWTH":      "true",       // else TensorFlow takes the whole GPU at its start
+		"XLA_PYTHON_CLIENT_MEM_FRACTION": xlaFraction(bookings, isSet),
 	} {
 		if value != "" && !isSet(key) {
 			env[key] = value
@@ -63,10 +63,12 @@ func defaultEnv(bookings []allocator.Booking, isSet func(key string) bool) map[s
 	return env
 }
 
-// xlaFraction is the share of the GPU's whole memory that JAX may take. It speaks
-// of one GPU, and JAX refuses the new and the old name side by side.
+// xlaFraction is the share of the GPU's whole memory that JAX may take. It speaks of
+// one GPU. All versions of JAX read this name; the newer XLA_CLIENT_MEM_FRACTION means
+// nothing to those before September 2024, and later ones refuse the two side by side,
+// also if a program sets the older one itself.
 func xlaFraction(bookings []allocator.Booking, isSet func(string) bool) string {
-	if len(bookings) != 1 || isSet("XLA_PYTHON_CLIENT_MEM_FRACTION") {
+	if len(bookings) != 1 || isSet("XLA_CLIENT_MEM_FRACTION") {
 		return ""
 	}
 	return fraction(bookings[0])
