@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -27,8 +28,11 @@ no allocation has them, they are held: no task can take them.
 
 With a command, it runs while the units are held, with CUDA_VISIBLE_DEVICES and
 NVIDIA_VISIBLE_DEVICES set to the GPU and GPU_MEM_LIMIT_MIB to the slice, and its
-exit code is this command's. Nothing keeps it to its slice. Without a command the
-units stay held until "release" or the end of --ttl.
+exit code is this command's. Nothing keeps it to its slice. Every few seconds its
+units are confirmed in the table: if they were released or the table was restored
+from an old copy, they are held again, and if others have them by then, you are
+warned. --ttl counts from the last time that they were confirmed. Without a command
+the units stay held until "release" or the end of --ttl.
 
 A GPU is named by its UUID or the start of one, as "status" prints it.`
 
@@ -138,6 +142,7 @@ type holding struct {
 	owner allocator.Owner
 	gpu   allocator.GPUID
 	mib   uint64
+	slice allocator.Booking // its units once the table was read
 }
 
 // request does the first phase's part in the table.
@@ -157,6 +162,7 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 	h := &holding{table: table, gpu: gpu.ID, mib: count * unit, owner: allocator.Owner{
 		Job: outsideJob, Task: user, Alloc: newHoldID(), NodeName: gpu.State.Node,
 	}}
+	h.slice = allocator.Booking{GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, TotalMiB: gpu.State.MemoryMiB}
 	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.Room{
 		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
 	})
@@ -180,11 +186,7 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 	interrupted := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
-	pace := c.app.Pace
-	if pace == 0 {
-		pace = defaultPace
-	}
-	looks := time.NewTicker(pace)
+	looks := time.NewTicker(c.pace())
 	defer looks.Stop()
 	told := ""
 	for settled := 0; settled < settledLooks; {
@@ -212,6 +214,9 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 	return h.table.Hold(ctx, h.owner, h.gpu, c.ttl)
 }
 
+// pace is the time between two looks.
+func (c *claimCommand) pace() time.Duration { return cmp.Or(c.app.Pace, defaultPace) }
+
 // gaveUp is the error of a wait that was too long, or that a person ended.
 func (c *claimCommand) gaveUp(interrupted context.Context, reason string) error {
 	if err := interrupted.Err(); err != nil {
@@ -228,6 +233,7 @@ func (h *holding) stillNomads(ctx context.Context, client *api.Client) (string, 
 	}
 	for _, claim := range gpu.Claims() {
 		if claim.Is(h.owner) {
+			h.slice.Units = claim.Units
 			return unitsInNomad(ctx, client, h.gpu, claim.Units)
 		}
 	}

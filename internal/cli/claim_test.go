@@ -2,12 +2,17 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
 
 	"nomad-gpu-mem/allocator"
 )
@@ -38,6 +43,56 @@ func TestClaim_runs_a_command(t *testing.T) {
 	must.GreaterEq(t, 4+settledLooks-1, nomad.looks)
 	_, found := b.held()
 	must.False(t, found)
+}
+
+// A command that runs on units keeps them: they come back when they are gone.
+func TestClaim_keeps_its_units(t *testing.T) {
+	t.Parallel()
+	b, nomad := oneGPUTable(t), startNomad(t)
+	nomad.unhealthy = units(0, 21)
+	step := filepath.Join(t.TempDir(), "step")
+	release := func() {
+		claim, found := b.held()
+		must.True(t, found)
+		must.NoError(t, b.table().Release(t.Context(), claim.Owner, claim.Attempt, []allocator.GPUID{a10}))
+	}
+	done := make(chan string, 1)
+	go func() {
+		code, _, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", string(a10), "--memory", "2GiB", "--",
+			"sh", "-c", "touch "+step+"; while [ -e "+step+" ]; do sleep 0.05; done")
+		done <- fmt.Sprint(code, errs)
+	}()
+	eventually := func(condition func() bool) {
+		t.Helper()
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(condition), wait.Timeout(30*time.Second), wait.Gap(10*time.Millisecond)))
+	}
+	eventually(func() bool { _, err := os.Stat(step); return err == nil })
+	release()
+	eventually(func() bool { claim, found := b.held(); return found && claim.State == allocator.Held })
+	must.NoError(t, os.Remove(step))
+	must.StrContains(t, <-done, "are held again")
+	_, found := b.held()
+	must.False(t, found)
+}
+
+// If a task has the units by then, the person is warned.
+func TestClaim_whose_units_a_task_has(t *testing.T) {
+	t.Parallel()
+	b := oneGPUTable(t)
+	h := &holding{
+		table: b.table(), gpu: a10, owner: allocator.Owner{Job: outsideJob, Task: "ada", Alloc: "hold-1"},
+		slice: allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(19, 2)},
+	}
+	must.StrContains(t, h.keep(t.Context(), 0), "were no longer held, and are held again")
+	must.Eq(t, "", h.keep(t.Context(), 0))
+	must.NoError(t, h.giveBack(t.Context()))
+	b.claim(owner("chat", "serve", "1b2c3d4e", "gpu-node-1"), allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 21)})
+	warning := h.keep(t.Context(), 0)
+	must.StrContains(t, warning, "went to others")
+	must.StrContains(t, warning, "chat/serve")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	must.StrContains(t, h.keep(canceled, 0), "cannot be confirmed")
 }
 
 func TestClaim_and_release(t *testing.T) {
@@ -142,7 +197,7 @@ func TestClaim_is_ended_while_its_command_runs(t *testing.T) {
 	} {
 		ctx, end := context.WithCancel(t.Context())
 		var out endsWhenWritten = func() { end() }
-		c := &claimCommand{out: out, err: io.Discard}
+		c := &claimCommand{app: App{Pace: time.Hour}, out: out, err: io.Discard}
 		err := c.runHolding(ctx, &holding{}, []string{"sh", "-c", script + "\necho started; while :; do sleep 0.05; done"})
 		must.Eq(t, want, codeOf(err), must.Sprint(script))
 	}

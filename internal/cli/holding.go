@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,13 +32,16 @@ func (e *commandError) Unwrap() error { return e.err }
 // asked to end.
 func (c *claimCommand) runHolding(ctx context.Context, h *holding, command []string) error {
 	run := exec.CommandContext(ctx, command[0], command[1:]...)
-	run.Stdin, run.Stdout, run.Stderr = c.in, c.out, c.err
+	errs := shareable(c.err)
+	run.Stdin, run.Stdout, run.Stderr = c.in, c.out, errs
 	run.Env = append(os.Environ(),
 		"CUDA_VISIBLE_DEVICES="+string(h.gpu), "NVIDIA_VISIBLE_DEVICES="+string(h.gpu),
 		fmt.Sprintf("GPU_MEM_LIMIT_MIB=%d", h.mib))
 	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
 	run.WaitDelay = stopTime
+	stop := c.keepHolding(ctx, h, errs)
 	err := run.Run()
+	stop()
 	if run.ProcessState == nil {
 		return err // it did not even start
 	}
@@ -43,6 +49,73 @@ func (c *claimCommand) runHolding(ctx context.Context, h *holding, command []str
 		return &commandError{code: code, err: fmt.Errorf("%s: %s", command[0], run.ProcessState)}
 	}
 	return nil // also if it was asked to end
+}
+
+// keepEvery is how many times the pace lies between two looks at units that are in use.
+const keepEvery = 5
+
+// keepHolding confirms the units in the table until stop is called, and warns when that
+// is not possible: each reason once.
+func (c *claimCommand) keepHolding(ctx context.Context, h *holding, errs io.Writer) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		looks := time.NewTicker(keepEvery * c.pace())
+		defer looks.Stop()
+		for told := ""; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-looks.C:
+			}
+			warning := h.keep(ctx, c.ttl)
+			if ctx.Err() == nil && warning != "" && warning != told {
+				fmt.Fprintln(errs, "warning:", clean(warning))
+			}
+			told = warning
+		}
+	})
+	return func() {
+		cancel()
+		watch.Wait()
+	}
+}
+
+// shareable makes a writer that the command and this program may write to at once. A file
+// is one, and stays what it is: the command may want a terminal.
+func shareable(w io.Writer) io.Writer {
+	if _, isFile := w.(*os.File); isFile {
+		return w
+	}
+	return &lockedWriter{to: w}
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+// keep confirms the units once, and says what a person should know.
+func (h *holding) keep(ctx context.Context, ttl time.Duration) (warning string) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
+	defer cancel()
+	restored, err := h.table.Keep(ctx, h.owner, ttl, h.slice)
+	held := &allocator.HeldError{}
+	switch {
+	case errors.As(err, &held):
+		return fmt.Sprintf("the units of this command went to others, who may run out of memory: %v; end this command or theirs", held)
+	case err != nil:
+		return fmt.Sprintf("the units of GPU %s cannot be confirmed: %v", h.gpu, err)
+	case restored:
+		return fmt.Sprintf("units %s of GPU %s were no longer held, and are held again", h.slice.Units, h.gpu)
+	}
+	return ""
 }
 
 // exitCodeOf is a process's exit code as shells tell it: 128 and the number of the
