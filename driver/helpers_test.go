@@ -102,6 +102,7 @@ func (w *world) newPlugin() *Plugin {
 		func(tableconfig.Config) (Table, error) { return keptTable{w.table}, nil })
 	p.pace = pace{
 		fingerprint: 10 * time.Millisecond,
+		proof:       20 * time.Millisecond,
 		sweep:       10 * time.Millisecond,
 		assert:      w.assert,
 		retry:       10 * time.Millisecond,
