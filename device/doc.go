@@ -22,6 +22,7 @@
 //
 //	inventory.go    all GPUs after a reading; selection.go: which of them
 //	offer.go        one GPU that can be read: its units, and which can be used
+//	mig.go          compute instances that share one memory
 //	health.go       what NVML's counters say; xid.go, what its events say
 //	record.go       how far a GPU that has failed is trusted
 //	holdings.go     what the table says of one GPU

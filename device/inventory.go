@@ -117,7 +117,7 @@ func (i inventory) after(r reading, set settings) inventory {
 	}
 	next.driver, next.cuda, next.xidsErr = r.snapshot.DriverVersion, r.snapshot.CUDAVersion, r.snapshot.XidsErr
 	for _, xid := range r.snapshot.Xids {
-		next.xids = append(next.xids, noted{xid, set.xids.isCritical(xid)})
+		next.xids = append(next.xids, noted{xid, set.xids.isCritical(xid, driverJudges(xid, r.snapshot))})
 	}
 	for _, found := range r.snapshot.GPUs {
 		next.add(found, i, r, set)
@@ -153,6 +153,8 @@ func (i *inventory) add(found nvml.GPU, before inventory, r reading, set setting
 		i.offered = append(i.offered, known.failing("NVML no longer tells the memory size").blamed(i.xids))
 	case found.Memory == nil:
 		i.refuse(found, "NVML tells no memory size; the GPU may share the host's memory: set memory_size to offer some of it", set)
+	case sharesMemory(found, r.snapshot):
+		i.refuseShared(found, known, isKnown, set)
 	default:
 		i.offer(found, known, isKnown, r, set)
 	}

@@ -18,7 +18,7 @@ import (
 func state(gpus ...fakenvml.GPU) fakenvml.State { return fakenvml.State{GPUs: gpus} }
 
 func open(t *testing.T, m *fakenvml.Machine) *nvml.Reader {
-	r := nvml.NewReader(m.Library)
+	r := nvml.NewReader(m.Library, nvml.WithSysfs(t.TempDir())) // not this machine's
 	t.Cleanup(r.Close)
 	return r
 }
@@ -101,9 +101,10 @@ func TestDriverWithoutOptionalFunctions(t *testing.T) {
 		must.Nil(t, s.GPUs[0].Memory.ReservedMiB)
 		must.Nil(t, s.GPUs[0].Processes)
 		must.Nil(t, s.GPUs[0].NUMANode)
-	}, "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetNumaNodeId", "nvmlDeviceGetMigMode",
+	}, "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryAffinity", "nvmlDeviceGetMigMode",
 		"nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
-		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+		"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetFieldValues")
 }
 
 func TestOneGPUFails(t *testing.T) {
