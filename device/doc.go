@@ -25,6 +25,7 @@
 //	mig.go          compute instances that share one memory
 //	health.go       what NVML's counters say; xid.go, what its events say
 //	record.go       how far a GPU that has failed is trusted
+//	release.go      what is offered while the NVML session is closed for a reset
 //	holdings.go     what the table says of one GPU
 //	occupancy.go    who uses its memory; pressure.go: with patience
 //	withhold.go     which units cannot be used

@@ -17,6 +17,7 @@ type reading struct {
 	table    tableView
 	users    map[int]user
 	between  bool // it came between two polls, and counts for no patience
+	release  *release
 }
 
 // tableView is what the allocation table last said of this node's GPUs: their
@@ -108,6 +109,9 @@ func find(gpus []gpu, id allocator.GPUID) (gpu, bool) {
 func (i inventory) after(r reading, set settings) inventory {
 	next := inventory{readAt: r.at, good: i.good || r.err == nil, driver: i.driver, cuda: i.cuda, fault: r.err,
 		passed: i.passed, xidsErr: i.xidsErr}
+	if r.release != nil {
+		return i.released(r)
+	}
 	if r.err != nil {
 		next.refused = i.refused
 		for _, known := range i.offered {

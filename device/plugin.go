@@ -19,6 +19,7 @@ import (
 // NVML does not.
 type Reader interface {
 	Snapshot(ctx context.Context) (*nvml.Snapshot, error)
+	Release() error // closes the session until the next snapshot
 	Close()
 }
 

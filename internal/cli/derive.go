@@ -81,7 +81,7 @@ func newGPU(gpu allocator.GPU, withoutNode bool) GPU {
 		UnitMiB: state.UnitMiB, Units: state.Units, Claims: []Claim{}, Notes: []string{},
 	}
 	if c := gpu.Cordon; c != nil {
-		g.Cordon = &Cordon{Reason: c.Reason, At: c.At}
+		g.Cordon = &Cordon{Reason: c.Reason, At: c.At, Release: c.Release}
 	}
 	claims := gpu.Claims()
 	if len(claims) > 0 { // these units are in use, whatever is offered now
@@ -181,6 +181,9 @@ func (c Cordon) note() string {
 	if c.Reason != "" {
 		note += ": " + c.Reason
 	}
+	if c.Release {
+		note += "; to be let go for a reset"
+	}
 	return note
 }
 
@@ -199,7 +202,7 @@ func notes(gpu allocator.GPU, g GPU) []string {
 		add("%s", g.Cordon.note())
 	}
 	switch {
-	case g.Cordon != nil && strings.HasPrefix(g.Health, "cordoned"): // the same, by the device plugin
+	case g.Cordon != nil && !g.Cordon.Release && strings.HasPrefix(g.Health, "cordoned"): // the same, by the device plugin
 	case g.Health != "" && len(g.Unhealthy) > 0 && len(g.Unhealthy) < gpu.State.Units:
 		add("units %s are unhealthy: %s", g.Unhealthy, g.Health)
 	case g.Health != "":

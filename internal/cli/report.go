@@ -83,6 +83,9 @@ type GPU struct {
 type Cordon struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at,omitzero"`
+
+	// Release says that the device plugin is asked to let go of the GPU.
+	Release bool `json:"release,omitempty"`
 }
 
 // Claim is a slice of a GPU: a task's, one that is kept for a task, or one that
