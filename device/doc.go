@@ -12,6 +12,7 @@
 //	poll.go         the only loop that reads GPUs
 //	watch.go        the only loop that reads the table: claims and cordons
 //	user.go         for whom a process on a GPU runs; cgroup.go parses
+//	gone.go         which processes no longer exist; wsl.go: where none can be known
 //	board.go        where the newest inventory hangs for all to see
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics

@@ -57,7 +57,7 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	})
 	raw, err := client.Dispense(base.PluginTypeDevice)
 	must.NoError(t, err)
-	p.proc = t.TempDir()
+	p.proc, p.dev = t.TempDir(), t.TempDir()
 	h := &harness{t: t, timer: timer, ctx: ctx, nomad: raw.(device.DevicePlugin), plugin: p, store: store, stop: stop}
 	h.configure(config)
 	return h

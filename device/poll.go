@@ -21,6 +21,9 @@ func (p *Plugin) poll(ctx context.Context, set settings, table *watch) {
 		known, changed := table.view.read()
 		r := readOrRelease(reader, func() reading { return readOnce(ctx, reader, set) }, known.gpus)
 		r.between = between
+		if underWSL(p.dev) {
+			hideProcesses(r.snapshot)
+		}
 		r.table = table.of(ctx, gpusOf(r.snapshot, before))
 		r.users = users.of(pidsOf(r.snapshot))
 		if ctx.Err() != nil {

@@ -131,6 +131,10 @@ func (p *Plugin) serve(s settings) error {
 	for _, warning := range s.warnings(p.name) {
 		p.logger.Warn(warning)
 	}
+	if (hostDevices{root: "/"}).sharesGPUs() {
+		p.logger.Warn("this host has one device node for all GPUs (WSL): a task can use every GPU of it, whatever it has booked; " +
+			"CUDA_VISIBLE_DEVICES names its own")
+	}
 	s.CompatLabels = s.CompatLabels || p.name == BuiltinName
 	if s.Auth.Config != "" {
 		if _, err := os.Stat(s.Auth.Config); err != nil {
