@@ -95,7 +95,8 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	contested, err = p.putGPUs(ctx, table, states)
 	node := allocator.NodeState{
 		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(),
-		GPUs: slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
+		Fault: faultText(i.fault),
+		GPUs:  slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
 	}
 	slices.Sort(node.GPUs)
 	if due || !reflect.DeepEqual(node, p.node) {
@@ -109,6 +110,13 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 		p.beat = time.Now()
 	}
 	return contested, nil
+}
+
+func faultText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // putGPUs writes the states that differ from those last written, in a stable order: so

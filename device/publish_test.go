@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"net"
 	"os"
 	"testing"
@@ -109,4 +110,18 @@ func TestWhatIsWorthWriting(t *testing.T) {
 		tc.change(&now)
 		must.Eq(t, tc.worth, worthWriting(state, now), must.Sprint(name))
 	}
+}
+
+// NVML cannot be read after a restart of the agent: nothing is offered, and the node's
+// entry says why.
+func TestNodeThatCannotReadItsGPUsSaysWhy(t *testing.T) {
+	t.Parallel()
+	h, reader := withCanned(t)
+	reader.set(errors.New("Driver/library version mismatch"))
+	h.fingerprint()
+	h.tableUntil(func(s *allocator.Snapshot) bool {
+		return len(s.Nodes) == 1 && contains(s.Nodes[0].Fault, "version mismatch")
+	})
+	reader.set(nil, gpuOf("GPU-1", 8192, 0))
+	h.tableUntil(func(s *allocator.Snapshot) bool { return s.Nodes[0].Fault == "" && len(s.GPUs) == 1 })
 }

@@ -23,7 +23,7 @@ func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
 		states[state.Name] = state
 		byName[state.Name] = &Node{
 			Name: state.Name, Reported: true, Version: state.Version, Driver: state.Driver,
-			Address: state.Address, LastSeen: state.LastSeen, GPUs: []GPU{},
+			Address: state.Address, LastSeen: state.LastSeen, Fault: state.Fault, GPUs: []GPU{},
 			Liveness: snapshot.Liveness(state), Dead: snapshot.IsDead(state, now),
 		}
 	}
@@ -211,6 +211,9 @@ func notes(gpu allocator.GPU, g GPU) []string {
 	if len(g.Claims) > 0 && g.UnitMiB != gpu.State.UnitMiB {
 		add("offered in units of %d MiB now; no task can start until those with units of %d MiB are gone",
 			gpu.State.UnitMiB, g.UnitMiB)
+	}
+	if over := gpu.Overclaimed(); over > 0 {
+		add("its claims are %d MiB larger than the memory that it has to give: tasks may run out of memory", over)
 	}
 	if g.UnmanagedMiB > 0 {
 		add("%d MiB in use by processes that hold no slice, or by tasks beyond theirs", g.UnmanagedMiB)

@@ -50,6 +50,7 @@ type Node struct {
 	Driver   string    `json:"driver,omitempty"`
 	Address  string    `json:"address,omitempty"`
 	LastSeen time.Time `json:"last_seen,omitzero"`
+	Fault    string    `json:"fault,omitempty"` // why its GPUs cannot be read
 
 	// Liveness is "alive", "dead", or "" if the node has no lease. Dead is also
 	// true of a node without one that is silent: nothing of it is to be had.

@@ -173,6 +173,15 @@ func TestDiagnose(t *testing.T) {
 		"lease lost":                  {wrong: func(c *clinic) { c.put(allocator.NodeKey("host-1"), leased) }, kind: doctor.DeadNode},
 		"silent for long, no lease":   {wrong: func(*clinic) {}, after: time.Hour, kind: doctor.DeadNode},
 		"silent for a moment":         {wrong: func(*clinic) {}, after: 5 * time.Minute},
+		"GPU smaller than its claims": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":300,"unit_mib":1024,"units":2}`)
+		}, kind: doctor.Overclaim},
+		"GPU whose driver keeps a little more": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":8,"unit_mib":1024,"units":2}`)
+		}},
+		"no driver on the node": {wrong: func(c *clinic) {
+			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"1.0.0","last_seen":"2026-01-02T12:00:00Z","gpus":[],"fault":"Driver Not Loaded"}`)
+		}, kind: doctor.Blind},
 		"another version": {wrong: func(c *clinic) {
 			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"0.9.0","last_seen":"2026-01-02T12:00:00Z"}`)
 		}, kind: doctor.Skew},

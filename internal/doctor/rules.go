@@ -23,7 +23,7 @@ const (
 func Diagnose(e Evidence) []Finding {
 	var all []Finding
 	for _, rule := range []func(Evidence) []Finding{
-		unreadable, overlaps, leaks, phantoms, squatters, deadNodes, nameless, skews,
+		unreadable, overlaps, leaks, phantoms, squatters, overclaims, deadNodes, nameless, blind, skews,
 	} {
 		all = append(all, rule(e)...)
 	}
@@ -176,20 +176,12 @@ func phantoms(e Evidence) (found []Finding) {
 // parts, as allocator.GPU.Unexplained has them and `status` shows them. What is
 // written of a GPU that is gone, or whose node is, is old.
 func squatters(e Evidence) (found []Finding) {
-	nodes := map[string]allocator.NodeState{}
-	for _, node := range e.Table.Nodes {
-		nodes[node.Name] = node
-	}
-	for _, gpu := range e.Table.GPUs {
+	for _, gpu := range e.current() {
 		add := func(what, why string) {
 			found = append(found, Finding{
 				Kind: Squatter, Node: gpu.State.Node, GPU: gpu.ID, What: what, Why: why,
 				Do: "see with nvidia-smi on the node whose processes they are; end them, or take a slice for them with `nomad-gpu-mem claim`",
 			})
-		}
-		node := nodes[gpu.State.Node]
-		if node.Lacks(gpu.ID) || e.Table.IsDead(node, e.Now) {
-			continue
 		}
 		unmanaged, unattributed := gpu.Unexplained()
 		if unmanaged > 0 {
