@@ -97,7 +97,7 @@ type authorized struct {
 	base   http.RoundTripper
 }
 
-const tokenHeader = "X-Consul-Token"
+const aclHeader = "X-Consul-Token"
 
 // RoundTrip sends the request, and sends it again if Consul refuses its token and
 // the file holds another one by then.
@@ -136,9 +136,9 @@ func (a authorized) CloseIdleConnections() {
 // withToken returns a copy: a transport must not change a request.
 func withToken(req *http.Request, token string) *http.Request {
 	req = req.Clone(req.Context())
-	req.Header.Del(tokenHeader)
+	req.Header.Del(aclHeader)
 	if token != "" {
-		req.Header.Set(tokenHeader, token)
+		req.Header.Set(aclHeader, token)
 	}
 	return req
 }
