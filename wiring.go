@@ -24,14 +24,15 @@ import (
 // serveDevice serves the device plugin until Nomad ends it.
 func serveDevice() {
 	plugins.Serve(func(logger hclog.Logger) any {
-		return device.New(logger, func(library string) device.Reader { return nvml.NewReader(library) }, openDeviceTable)
+		return device.New(logger, func(library string) device.Reader { return nvml.NewReader(library) },
+			func(c tableconfig.Config) (device.Table, error) { return openDeviceTable(c, logger) })
 	})
 }
 
 // openDeviceTable returns no table with an error. A nil *allocator.Table would
 // be a device.Table that is not nil, and the plugin would not try again.
-func openDeviceTable(c tableconfig.Config) (device.Table, error) {
-	table, err := openTable(c)
+func openDeviceTable(c tableconfig.Config, logger hclog.Logger) (device.Table, error) {
+	table, err := openTable(c, noticesTo(logger))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func serveDriver(options driverOptions) {
 	plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
 		plugin = driver.New(ctx, logger, options.name,
 			func(c docker.Config) (driver.Engine, error) { return docker.New(c) },
-			func(c tableconfig.Config) (driver.Table, error) { return openTable(c) })
+			func(c tableconfig.Config) (driver.Table, error) { return openTable(c, noticesTo(logger)) })
 		go endSuperseded(ctx, plugin)
 		return plugin
 	})
@@ -64,7 +65,9 @@ func endSuperseded(ctx context.Context, plugin *driver.Plugin) {
 }
 
 func commands() cli.App {
-	return cli.App{OpenTable: openTable, Getenv: os.Getenv, Now: time.Now, Local: localContainers}
+	logger := hclog.New(&hclog.LoggerOptions{Name: "nomad-gpu-mem", Output: os.Stderr})
+	open := func(c tableconfig.Config) (*allocator.Table, error) { return openTable(c, noticesTo(logger)) }
+	return cli.App{OpenTable: open, Getenv: os.Getenv, Now: time.Now, Local: localContainers}
 }
 
 // localContainers returns the task driver's containers on this machine, nil if
@@ -94,16 +97,26 @@ func localContainers(ctx context.Context) (*doctor.Local, error) {
 	return local, err
 }
 
+// noticesTo writes what the table's store tells an operator to a log.
+func noticesTo(logger hclog.Logger) func(string) {
+	return func(msg string) { logger.Info("allocation table: " + msg) }
+}
+
 // dockerSocket is where an engine listens unless DOCKER_HOST says otherwise.
 const dockerSocket = "/var/run/docker.sock"
 
 // openTable opens the allocation table of a valid configuration. It waits for
-// no network.
-func openTable(c tableconfig.Config) (*allocator.Table, error) {
+// no network. notify takes what an operator should know of its token file.
+func openTable(c tableconfig.Config, notify func(string)) (*allocator.Table, error) {
 	if c.Store == tableconfig.StoreFile {
 		return allocator.NewTable(file.New(c.Path)), nil
 	}
-	store, err := consul.New(consul.Config{Address: c.Address, Token: c.Token, Prefix: c.Prefix})
+	store, err := consul.New(consul.Config{
+		Address: c.Address, Token: c.Token, TokenFile: c.TokenFile, Prefix: c.Prefix,
+		CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, TLSServerName: c.TLSServerName,
+		Namespace: c.Namespace, Partition: c.Partition, Datacenter: c.Datacenter,
+		Notify: notify,
+	})
 	if err != nil {
 		return nil, err
 	}

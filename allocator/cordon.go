@@ -15,6 +15,10 @@ type Cordon struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"` // when the GPU was cordoned
 
+	// Release asks the device plugin to close its NVML session, which keeps the
+	// GPUs of its node open, so that the GPU can be reset.
+	Release bool `json:"release,omitempty"`
+
 	unknown fields
 }
 
@@ -47,13 +51,27 @@ func decodeCordon(value []byte) *Cordon {
 }
 
 // Cordon keeps new tasks off a GPU from the device plugin's next look on. It is
-// idempotent; another reason replaces the old one.
+// idempotent; another reason replaces the old one, and a release ends.
 func (t *Table) Cordon(ctx context.Context, gpu GPUID, reason string) error {
+	return t.cordon(ctx, gpu, reason, false)
+}
+
+// CordonForReset is Cordon, and asks the device plugin to let go of the GPU. An empty
+// reason leaves that of an older cordon.
+func (t *Table) CordonForReset(ctx context.Context, gpu GPUID, reason string) error {
+	return t.cordon(ctx, gpu, reason, true)
+}
+
+func (t *Table) cordon(ctx context.Context, gpu GPUID, reason string, release bool) error {
 	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) {
-		if old != nil && old.Reason == reason {
+		reason := reason
+		if old != nil && release && reason == "" {
+			reason = old.Reason
+		}
+		if old != nil && old.Reason == reason && old.Release == release {
 			return nil, false
 		}
-		c := Cordon{Reason: reason, At: t.now()}
+		c := Cordon{Reason: reason, At: t.now(), Release: release}
 		if old != nil {
 			c.unknown = old.unknown
 		}

@@ -36,6 +36,10 @@ var (
 	// permission. A denied read is not an empty table.
 	ErrDenied = errors.New("permission denied by the allocation table")
 
+	// ErrWriteDenied is returned when the store refuses a change for lack of
+	// permission; it may permit reading. It matches ErrDenied.
+	ErrWriteDenied = fmt.Errorf("write %w", ErrDenied)
+
 	// ErrUnreadable is returned when a value is not what this version can
 	// decode. It is never overwritten: someone has to look at it.
 	ErrUnreadable = errors.New("unreadable value")

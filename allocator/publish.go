@@ -8,31 +8,6 @@ import (
 	"fmt"
 )
 
-// PutGPU records a GPU's state, if it differs from the recorded one in more
-// than the time. A state that another node wrote is never replaced: the error
-// matches ErrOtherNode. So is an unreadable one: the error matches
-// ErrUnreadable.
-func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
-	if gpu == "" || state.Node == "" {
-		return fmt.Errorf("state of GPU %q on node %q: both are needed: %w", gpu, state.Node, ErrInvalid)
-	}
-	if err := state.check(); err != nil { // nobody could read it
-		return fmt.Errorf("state of GPU %s: %w: %w", gpu, err, ErrInvalid)
-	}
-	return put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
-		if exists && old.Node != state.Node {
-			return old, false, fmt.Errorf("GPU %s is reported by node %q and by node %q; if it was moved, delete key %s: %w",
-				gpu, old.Node, state.Node, StateKey(gpu), ErrOtherNode)
-		}
-		state.unknown, state.UpdatedAt = old.unknown, old.UpdatedAt
-		if same, err := sameJSON(old, state); err != nil || exists && same {
-			return old, false, err
-		}
-		state.UpdatedAt = t.now()
-		return state, true, nil
-	})
-}
-
 // PutNode records a node's state and that it was seen now, and renews its lease
 // in a store that has leases. The state is also recorded if the lease fails.
 func (t *Table) PutNode(ctx context.Context, state NodeState) error {

@@ -2,10 +2,12 @@ package allocator_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/storetest"
 )
 
 func gpuState() allocator.GPUState {
@@ -78,8 +80,61 @@ func TestTable_PutGPU_of_two_nodes(t *testing.T) {
 	other.Node = "host-2"
 	err := table.PutGPU(t.Context(), "GPU-1", other)
 	must.ErrorIs(t, err, allocator.ErrOtherNode)
-	for _, part := range []string{"host-1", "host-2", "gpus/GPU-1/state"} {
+	for _, part := range []string{"GPU-1", "host-1", "host-2"} {
 		must.ErrorContains(t, err, part)
+	}
+}
+
+// A VM is replaced, and the GPU comes back under another host name. Its state is taken
+// over once the old node is gone, or says that it no longer finds the GPU.
+func TestTable_PutGPU_takes_over_from_a_node_that_is_gone(t *testing.T) {
+	t.Parallel()
+	const gpu = allocator.GPUID("GPU-1")
+	for name, tc := range map[string]struct {
+		node    *allocator.NodeState // of the old node; nil: it has no state
+		leased  bool
+		expired bool          // its lease
+		later   time.Duration // since it was last seen
+		taken   bool
+	}{
+		"alive":                    {node: &allocator.NodeState{}, leased: true, later: time.Hour},
+		"lease lost":               {node: &allocator.NodeState{}, leased: true, expired: true, later: 2 * time.Minute, taken: true},
+		"lease lost for a moment":  {node: &allocator.NodeState{}, leased: true, expired: true, later: time.Minute},
+		"no leases, silent":        {node: &allocator.NodeState{}, later: 11 * time.Minute, taken: true},
+		"no leases, not so silent": {node: &allocator.NodeState{}, later: 9 * time.Minute},
+		"it was purged":            {later: 11 * time.Minute, taken: true},
+		"it was purged just now":   {later: time.Minute},
+		"it lacks the GPU":         {node: &allocator.NodeState{GPUs: []allocator.GPUID{"GPU-2"}}, leased: true, taken: true},
+		"it has the GPU":           {node: &allocator.NodeState{GPUs: []allocator.GPUID{gpu}}, leased: true, later: time.Hour},
+	} {
+		memory, now := storetest.NewMemory(), noon
+		var store allocator.Store = memory
+		if tc.leased {
+			store = storetest.Leasing{Memory: memory}
+		}
+		table := allocator.NewTable(store, allocator.WithClock(func() time.Time { return now }))
+		if tc.node != nil {
+			tc.node.Name = "host-1"
+			must.NoError(t, table.PutNode(t.Context(), *tc.node))
+		}
+		must.NoError(t, table.PutGPU(t.Context(), gpu, gpuState()))
+		must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf(gpu, 0)}))
+		if tc.expired {
+			must.NoError(t, storetest.Leasing{Memory: memory}.Expire(t.Context(), "nodes/host-1/lease"))
+		}
+		now = now.Add(tc.later)
+		moved := gpuState()
+		moved.Node = "host-2"
+		err := table.PutGPU(t.Context(), gpu, moved)
+		if !tc.taken {
+			must.ErrorIs(t, err, allocator.ErrOtherNode, must.Sprint(name))
+			continue
+		}
+		must.NoError(t, err, must.Sprint(name))
+		state, err := table.State(t.Context(), gpu)
+		must.NoError(t, err)
+		must.Eq(t, "host-2", state.Node)
+		must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table), must.Sprint("whoever is gone must be proven to be"))
 	}
 }
 

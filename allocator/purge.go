@@ -22,9 +22,10 @@ func (t *Table) PurgeKey(ctx context.Context, key string) error {
 }
 
 // PurgeNode deletes all that the table has of a node: its GPUs with their
-// claims, then the node. It must be certain that none of its tasks runs. If the
-// node was seen after lastSeen it lives, and the error matches ErrConflict. It
-// goes GPU by GPU: what was interrupted can be repeated.
+// claims, then the node. It must be certain that none of its tasks runs. Claims that
+// name another node stay, with the GPU's cordon: the GPU is there now, and their tasks
+// may run. If the node was seen after lastSeen it lives, and the error matches
+// ErrConflict. It goes GPU by GPU: what was interrupted can be repeated.
 func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time) error {
 	entries, _, err := t.store.Watch(ctx, 0)
 	if err != nil {
@@ -42,10 +43,18 @@ func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time) 
 			gpus[record.gpu] = gpus[record.gpu] || record.err == nil && value.Node == name
 		}
 	}
+	inUse := map[GPUID]*Ledger{} // what is left of ledgers that others have claims in
+	for _, record := range records {
+		if ledger, ok := record.value.(*Ledger); ok && record.err == nil && gpus[record.gpu] {
+			if left := ledger.without(name); len(left.Marks) > 0 {
+				inUse[record.gpu] = left
+			}
+		}
+	}
 	var failed []error
 	for i, record := range records {
 		if gpus[record.gpu] {
-			failed = append(failed, t.store.Apply(ctx, []Write{{Key: record.key, Version: entries[i].Version}}))
+			failed = append(failed, t.purge(ctx, record, entries[i].Version, inUse[record.gpu]))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -56,4 +65,37 @@ func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time) 
 		return err
 	}
 	return t.store.Apply(ctx, []Write{{Key: node.Key, Version: node.Version}})
+}
+
+// purge deletes one value of a GPU, as far as left does not need it: the claims of
+// other nodes, if there are some.
+func (t *Table) purge(ctx context.Context, record record, version uint64, left *Ledger) error {
+	write := Write{Key: record.key, Version: version}
+	switch record.value.(type) {
+	case *Ledger:
+		if left == nil {
+			break
+		}
+		value, err := left.Encode()
+		if err != nil {
+			return fmt.Errorf("key %s: %w", record.key, err)
+		}
+		write.Value = value
+	case *Cordon:
+		if left != nil {
+			return nil
+		}
+	}
+	return t.store.Apply(ctx, []Write{write})
+}
+
+// without returns a copy of the ledger that has the claims of other nodes only.
+func (l *Ledger) without(node string) *Ledger {
+	left := l.clone()
+	for mark, claim := range l.Marks {
+		if claim.NodeName == "" || claim.IsOn(node) {
+			left.drop(mark)
+		}
+	}
+	return left
 }

@@ -43,6 +43,10 @@ type NodeState struct {
 	// nil if it does not tell. See Lacks.
 	GPUs []GPUID `json:"gpus,omitzero"`
 
+	// Fault is why NVML as a whole cannot be read, "" if it can: no library, no driver.
+	// Of GPUs that were read before, the health says so as well.
+	Fault string `json:"fault,omitempty"`
+
 	// LeaseSeconds is how long the node's lease lasts without being renewed;
 	// 0 if it has none. See Snapshot.Liveness.
 	LeaseSeconds int `json:"lease_seconds,omitempty"`

@@ -1,5 +1,29 @@
 package allocator
 
+// varyingMiB is by how much the driver's own share of a GPU may differ from one start
+// of the agent to the next.
+const varyingMiB = 64
+
+// Overclaimed is by how much the claims of tasks and people exceed the memory that
+// the GPU has to give, in MiB: it became smaller while they held units, as with
+// another driver or more memory kept back.
+func (g GPU) Overclaimed() uint64 {
+	if g.Ledger == nil || g.State.MemoryMiB == 0 {
+		return 0
+	}
+	var claimed uint64
+	for _, claim := range g.Claims() {
+		if !claim.State.yields() {
+			claimed += uint64(len(claim.Units)) * g.Ledger.UnitMiB
+		}
+	}
+	over := claimed - min(claimed, g.State.MemoryMiB-min(g.State.MemoryMiB, g.State.ReservedMiB))
+	if over <= varyingMiB {
+		return 0
+	}
+	return over
+}
+
 // IdleMiB is what a GPU may have in use, in MiB, though nobody uses it. Idle GPUs
 // were seen to use some hundred, and up to 912 where NVML does not tell the
 // driver's reserve apart.

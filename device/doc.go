@@ -12,6 +12,7 @@
 //	poll.go         the only loop that reads GPUs
 //	watch.go        the only loop that reads the table: claims and cordons
 //	user.go         for whom a process on a GPU runs; cgroup.go parses
+//	gone.go         which processes no longer exist; wsl.go: where none can be known
 //	board.go        where the newest inventory hangs for all to see
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics
@@ -22,8 +23,10 @@
 //
 //	inventory.go    all GPUs after a reading; selection.go: which of them
 //	offer.go        one GPU that can be read: its units, and which can be used
+//	mig.go          compute instances that share one memory
 //	health.go       what NVML's counters say; xid.go, what its events say
 //	record.go       how far a GPU that has failed is trusted
+//	release.go      what is offered while the NVML session is closed for a reset
 //	holdings.go     what the table says of one GPU
 //	occupancy.go    who uses its memory; pressure.go: with patience
 //	withhold.go     which units cannot be used

@@ -77,6 +77,7 @@ func lasting(g nvml.GPU) nvml.GPU {
 	g.PowerW, g.TemperatureC, g.CoresClockMHz, g.MemoryClockMHz = nil, nil, nil, nil
 	g.UtilizationPct, g.MemoryBusyPct, g.EncoderPct, g.DecoderPct = nil, nil, nil, nil
 	g.UncorrectedECC, g.ECCL1, g.ECCL2, g.ECCMemory = nil, nil, nil, nil
+	g.Recovery, g.Fabric = nil, nil
 	return g
 }
 

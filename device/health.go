@@ -1,25 +1,53 @@
 package device
 
-import "nomad-gpu-mem/internal/nvml"
+import (
+	"fmt"
 
-// defect says why no task should get a GPU that can be read well, or is empty.
-// It is asked anew with each reading, also the first: restarting the plugin
-// heals no GPU, resetting the GPU does.
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// defect says why no task should get a GPU that can be read well, or is empty. It is
+// asked with each reading, also the first: restarting the plugin heals no GPU,
+// resetting the GPU does.
 //
-// A GPU that replaces defective rows of its memory contains most errors: the
-// count alone condemns it no longer.
+// A GPU that replaces defective rows of its memory contains most errors: the count
+// alone condemns it no longer.
 func defect(g nvml.GPU) string {
 	switch {
+	case wantsRecovery(g):
+		return recovery(g)
 	case isTrue(g.RetiredPagesPending):
-		return "a defective memory page waits to be retired; reset the GPU"
+		return "a defective memory page waits to be retired; " + resetIt
 	case g.Rows != nil && g.Rows.Failed:
 		return "a defective memory row could not be replaced; the GPU needs service"
 	case g.Rows != nil && g.Rows.Pending:
-		return "a defective memory row waits to be replaced; reset the GPU"
+		return "a defective memory row waits to be replaced; " + resetIt
 	case g.Rows == nil && g.UncorrectedECC != nil && *g.UncorrectedECC > 0:
-		return "uncorrected memory errors since the driver was loaded; reset the GPU"
+		return "uncorrected memory errors since the driver was loaded; " + resetIt
 	}
-	return ""
+	return outsideFabric(g)
+}
+
+// resetIt says what to do: the plugin itself has the GPU open, and a reset would fail.
+const resetIt = "reset the GPU (first: nomad-gpu-mem cordon --release)"
+
+// wantsRecovery reports whether the driver asks for something to be done, whichever
+// Xid it was that led to it.
+func wantsRecovery(g nvml.GPU) bool { return g.Recovery != nil && *g.Recovery != nvml.NoRecovery }
+
+func recovery(g nvml.GPU) string { return fmt.Sprintf("the driver asks for %s", *g.Recovery) }
+
+// outsideFabric says that a GPU is not part of its NVLink fabric yet: NVML reads it
+// well, but each CUDA program on it ends with error 802.
+func outsideFabric(g nvml.GPU) string {
+	switch {
+	case g.Fabric == nil || *g.Fabric == nvml.FabricCompleted:
+		return ""
+	case *g.Fabric == nvml.FabricFailed:
+		return "the registration with the NVLink fabric has failed: look at the log of nvidia-fabricmanager"
+	default:
+		return fmt.Sprintf("the NVLink fabric is not ready (%s): start nvidia-fabricmanager, of the same version as the driver", *g.Fabric)
+	}
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

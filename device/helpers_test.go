@@ -57,7 +57,7 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	})
 	raw, err := client.Dispense(base.PluginTypeDevice)
 	must.NoError(t, err)
-	p.proc = t.TempDir()
+	p.proc, p.dev = t.TempDir(), t.TempDir()
 	h := &harness{t: t, timer: timer, ctx: ctx, nomad: raw.(device.DevicePlugin), plugin: p, store: store, stop: stop}
 	h.configure(config)
 	return h
@@ -65,8 +65,13 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 
 // realNVML starts a plugin on a pretended machine.
 func realNVML(t *testing.T, m *fakenvml.Machine, config Config) *harness {
+	return nvmlAndSysfs(t, m, t.TempDir(), config) // not this machine's PCI devices
+}
+
+// nvmlAndSysfs is realNVML on a machine whose kernel knows PCI devices.
+func nvmlAndSysfs(t *testing.T, m *fakenvml.Machine, sysfs string, config Config) *harness {
 	config.NVMLLibrary = m.Library
-	return newHarness(t, func(path string) Reader { return nvml.NewReader(path) }, config)
+	return newHarness(t, func(path string) Reader { return nvml.NewReader(path, nvml.WithSysfs(sysfs)) }, config)
 }
 
 // stopAfter gives a test another time than patience.

@@ -17,6 +17,7 @@ type reading struct {
 	table    tableView
 	users    map[int]user
 	between  bool // it came between two polls, and counts for no patience
+	release  *release
 }
 
 // tableView is what the allocation table last said of this node's GPUs: their
@@ -108,6 +109,9 @@ func find(gpus []gpu, id allocator.GPUID) (gpu, bool) {
 func (i inventory) after(r reading, set settings) inventory {
 	next := inventory{readAt: r.at, good: i.good || r.err == nil, driver: i.driver, cuda: i.cuda, fault: r.err,
 		passed: i.passed, xidsErr: i.xidsErr}
+	if r.release != nil {
+		return i.released(r)
+	}
 	if r.err != nil {
 		next.refused = i.refused
 		for _, known := range i.offered {
@@ -117,7 +121,7 @@ func (i inventory) after(r reading, set settings) inventory {
 	}
 	next.driver, next.cuda, next.xidsErr = r.snapshot.DriverVersion, r.snapshot.CUDAVersion, r.snapshot.XidsErr
 	for _, xid := range r.snapshot.Xids {
-		next.xids = append(next.xids, noted{xid, set.xids.isCritical(xid)})
+		next.xids = append(next.xids, noted{xid, set.xids.isCritical(xid, driverJudges(xid, r.snapshot))})
 	}
 	for _, found := range r.snapshot.GPUs {
 		next.add(found, i, r, set)
@@ -153,6 +157,8 @@ func (i *inventory) add(found nvml.GPU, before inventory, r reading, set setting
 		i.offered = append(i.offered, known.failing("NVML no longer tells the memory size").blamed(i.xids))
 	case found.Memory == nil:
 		i.refuse(found, "NVML tells no memory size; the GPU may share the host's memory: set memory_size to offer some of it", set)
+	case sharesMemory(found, r.snapshot):
+		i.refuseShared(found, known, isKnown, set)
 	default:
 		i.offer(found, known, isKnown, r, set)
 	}

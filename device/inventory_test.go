@@ -165,8 +165,8 @@ func TestDefectsMakeAGPUUnhealthy(t *testing.T) {
 	}{
 		"cannot tell":    {},
 		"well":           {ptr[uint64](0), ptr(false), ""},
-		"memory errors":  {ptr[uint64](1), nil, "uncorrected memory errors since the driver was loaded; reset the GPU"},
-		"page to retire": {nil, ptr(true), "a defective memory page waits to be retired; reset the GPU"},
+		"memory errors":  {ptr[uint64](1), nil, "uncorrected memory errors since the driver was loaded; reset the GPU (first: nomad-gpu-mem cordon --release)"},
+		"page to retire": {nil, ptr(true), "a defective memory page waits to be retired; reset the GPU (first: nomad-gpu-mem cordon --release)"},
 	} {
 		g := gpuOf("GPU-1", 8192, 0)
 		g.UncorrectedECC, g.RetiredPagesPending = tc.errors, tc.pending

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -47,6 +48,21 @@ func (h *harness) process(pid int, cgroup string, env map[string]string) {
 	}
 	must.NoError(h.t, os.WriteFile(filepath.Join(dir, "environ"), []byte(environ.String()), 0o600))
 	must.NoError(h.t, os.WriteFile(filepath.Join(dir, "cgroup"), []byte(cgroup+"\n"), 0o600)) // read first, so written last
+}
+
+// seesAllProcesses makes proc be that of the host's PID namespace.
+func (h *harness) seesAllProcesses() {
+	h.t.Helper()
+	must.NoError(h.t, os.MkdirAll(filepath.Join(h.plugin.proc, "self/ns"), 0o755))
+	must.NoError(h.t, os.Symlink(hostNamespace, filepath.Join(h.plugin.proc, "self/ns/pid")))
+	must.NoError(h.t, os.MkdirAll(filepath.Join(h.plugin.proc, "1"), 0o755))
+}
+
+// state makes the kernel say in which state a process is.
+func (h *harness) state(pid int, state string, threads int) {
+	h.t.Helper()
+	text := fmt.Sprintf("%d (odd) name (x) %s 1 2 3 0 -1 4 0 0 0 0 0 0 0 0 20 0 %d 0 9 0 0\n", pid, state, threads)
+	must.NoError(h.t, os.WriteFile(filepath.Join(h.plugin.proc, strconv.Itoa(pid), "stat"), []byte(text), 0o600))
 }
 
 // claim makes a container hold units of a GPU that has so many.

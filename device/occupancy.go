@@ -40,6 +40,9 @@ func occupy(g nvml.GPU, unitMiB uint64, held holdings, users map[int]user) occup
 			t.add(&t.unknown, process)
 			continue
 		}
+		if u.gone {
+			continue // its memory is in use without a process
+		}
 		var holder *slice
 		if slices, holder = holderOf(slices, u, allocator.GPUID(g.UUID), unitMiB); holder == nil {
 			t.add(&t.foreign, process)

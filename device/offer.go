@@ -91,9 +91,12 @@ func fittingMiB(memoryMiB, units uint64) uint64 {
 
 // judge decides whether a GPU that can be read can be used.
 func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
-	if xid, failed := firstCritical(xids, g.GPU); failed {
+	switch xid, failed := firstCritical(xids, g.GPU); {
+	case failed:
 		g.record = g.record.failed(xid.String(), reported)
-	} else {
+	case wantsRecovery(g.GPU):
+		g.record = g.record.failed(recovery(g.GPU), reported)
+	default:
 		g.record = g.record.well(now, set.probation)
 	}
 	switch reason := defect(g.GPU); {

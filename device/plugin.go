@@ -19,6 +19,7 @@ import (
 // NVML does not.
 type Reader interface {
 	Snapshot(ctx context.Context) (*nvml.Snapshot, error)
+	Release() error // closes the session until the next snapshot
 	Close()
 }
 
@@ -48,6 +49,7 @@ type Plugin struct {
 	openTable  OpenTable
 	board      *board[inventory]
 	proc       string         // where proc is mounted
+	dev        string         // where device nodes are
 	work       sync.WaitGroup // of all that Fingerprint and Stats began
 
 	mu       sync.Mutex
@@ -59,7 +61,7 @@ var _ device.DevicePlugin = (*Plugin)(nil)
 // New returns a plugin that has opened and started nothing. Its work begins
 // with Fingerprint.
 func New(logger hclog.Logger, reader OpenReader, table OpenTable) *Plugin {
-	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard[inventory](), proc: "/proc"}
+	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard[inventory](), proc: "/proc", dev: "/dev"}
 }
 
 // SetConfig checks the configuration and keeps it for Fingerprint. Nomad calls

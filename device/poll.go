@@ -18,9 +18,12 @@ func (p *Plugin) poll(ctx context.Context, set settings, table *watch) {
 	defer ticker.Stop()
 	for between := false; ; {
 		before, _ := p.board.read()
-		_, changed := table.view.read()
-		r := readOnce(ctx, reader, set)
+		known, changed := table.view.read()
+		r := readOrRelease(reader, func() reading { return readOnce(ctx, reader, set) }, known.gpus)
 		r.between = between
+		if underWSL(p.dev) {
+			hideProcesses(r.snapshot)
+		}
 		r.table = table.of(ctx, gpusOf(r.snapshot, before))
 		r.users = users.of(pidsOf(r.snapshot))
 		if ctx.Err() != nil {
@@ -47,8 +50,8 @@ func readOnce(ctx context.Context, reader Reader, set settings) reading {
 	return reading{at: time.Now(), snapshot: snapshot, err: err}
 }
 
-// gpusOf returns the GPUs whose claims matter: those found, and those offered
-// that cannot be read now.
+// gpusOf returns the GPUs whose claims and cordons matter: those found, and those that
+// cannot be read now.
 func gpusOf(s *nvml.Snapshot, before inventory) []allocator.GPUID {
 	var ids []allocator.GPUID
 	seen := map[allocator.GPUID]bool{"": true}
@@ -58,8 +61,10 @@ func gpusOf(s *nvml.Snapshot, before inventory) []allocator.GPUID {
 			ids = append(ids, id)
 		}
 	}
-	for _, g := range before.offered {
-		add(g.id())
+	for _, known := range [][]gpu{before.offered, before.refused} {
+		for _, g := range known {
+			add(g.id())
+		}
 	}
 	if s != nil {
 		for _, g := range s.GPUs {

@@ -54,9 +54,9 @@ func (p *publisher) run(ctx context.Context) {
 		newest, changed := p.board.read()
 		wait := heartbeat
 		if !newest.readAt.IsZero() {
-			err := p.publish(ctx, newest)
-			p.tell(ctx, err)
-			if err == nil {
+			contested, err := p.publish(ctx, newest)
+			p.tell(ctx, errors.Join(contested, err))
+			if err == nil { // what is contested must not delay what is not
 				retry.Reset()
 			} else {
 				wait, changed = retry.NextBackOff(), nil
@@ -75,50 +75,68 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 // publish writes what changed. A GPU that cannot be written does not keep the
-// others from it.
-func (p *publisher) publish(ctx context.Context, i inventory) error {
+// others from it. contested tells of GPUs that another node reports.
+func (p *publisher) publish(ctx context.Context, i inventory) (contested, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	table, err := p.table.get()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("finding the node's name: %w", err)
+		return nil, fmt.Errorf("finding the node's name: %w", err)
 	}
 	due := time.Since(p.beat) >= heartbeat
 	if due {
 		p.written = map[allocator.GPUID]allocator.GPUState{}
 	}
-	var errs []error
 	states := gpuStates(i, host)
-	for id, state := range states {
-		if last, done := p.written[id]; done && !worthWriting(last, state) {
-			continue
-		}
-		if err := table.PutGPU(ctx, id, state); err != nil {
-			errs = append(errs, fmt.Errorf("state of GPU %s: %w", id, err))
-			continue
-		}
-		p.written[id] = state
-	}
+	contested, err = p.putGPUs(ctx, table, states)
 	node := allocator.NodeState{
 		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(),
-		GPUs: slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
+		Fault: faultText(i.fault),
+		GPUs:  slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
 	}
 	slices.Sort(node.GPUs)
 	if due || !reflect.DeepEqual(node, p.node) {
-		errs = append(errs, table.PutNode(ctx, node))
+		err = errors.Join(err, table.PutNode(ctx, node))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	if err != nil {
+		return contested, err
 	}
 	p.node = node
 	if due {
 		p.beat = time.Now()
 	}
-	return nil
+	return contested, nil
+}
+
+func faultText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// putGPUs writes the states that differ from those last written, in a stable order: so
+// has the error.
+func (p *publisher) putGPUs(ctx context.Context, table Table, states map[allocator.GPUID]allocator.GPUState) (contested, err error) {
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		state := states[id]
+		if last, done := p.written[id]; done && !worthWriting(last, state) {
+			continue
+		}
+		switch failed := table.PutGPU(ctx, id, state); {
+		case failed == nil:
+			p.written[id] = state
+		case errors.Is(failed, allocator.ErrOtherNode):
+			contested = errors.Join(contested, failed)
+		default:
+			err = errors.Join(err, fmt.Errorf("state of GPU %s: %w", id, failed))
+		}
+	}
+	return contested, err
 }
 
 // tell reports a fault once, and its end.

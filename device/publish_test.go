@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"net"
 	"os"
 	"testing"
@@ -58,14 +59,22 @@ func TestOutageOfTheTableDelaysNothing(t *testing.T) {
 
 func TestGPUOfAnotherNodeDoesNotKeepTheOthersBack(t *testing.T) {
 	t.Parallel()
-	h, _ := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))
-	other := allocator.GPUState{Node: "another", Units: 8, UnitMiB: 1024}
-	must.NoError(t, allocator.NewTable(h.store).PutGPU(h.ctx, "GPU-1", other))
+	h, reader := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))
+	table := allocator.NewTable(h.store)
+	must.NoError(t, table.PutGPU(h.ctx, "GPU-1", allocator.GPUState{Node: "another", Units: 8, UnitMiB: 1024}))
+	must.NoError(t, table.PutNode(h.ctx, allocator.NodeState{Name: "another", GPUs: []allocator.GPUID{"GPU-1"}}))
 	h.fingerprint()
-	s := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 2 })
+	s := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 2 && len(s.Nodes) == 2 })
 	for _, g := range s.GPUs {
 		must.Eq(t, g.ID == "GPU-1", g.State.Node == "another")
 	}
+
+	// Their changes are written at once, and the GPU is taken over when the other node no
+	// longer finds it.
+	reader.set(nil, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 4096, 0))
+	h.tableUntil(func(s *allocator.Snapshot) bool { return stateOf(s, "GPU-2").Units == 4 })
+	must.NoError(t, table.PutNode(h.ctx, allocator.NodeState{Name: "another", GPUs: []allocator.GPUID{}}))
+	h.tableUntil(func(s *allocator.Snapshot) bool { return stateOf(s, "GPU-1").Node != "another" })
 }
 
 func TestAddressIsOneOfTheNodes(t *testing.T) {
@@ -101,4 +110,18 @@ func TestWhatIsWorthWriting(t *testing.T) {
 		tc.change(&now)
 		must.Eq(t, tc.worth, worthWriting(state, now), must.Sprint(name))
 	}
+}
+
+// NVML cannot be read after a restart of the agent: nothing is offered, and the node's
+// entry says why.
+func TestNodeThatCannotReadItsGPUsSaysWhy(t *testing.T) {
+	t.Parallel()
+	h, reader := withCanned(t)
+	reader.set(errors.New("Driver/library version mismatch"))
+	h.fingerprint()
+	h.tableUntil(func(s *allocator.Snapshot) bool {
+		return len(s.Nodes) == 1 && contains(s.Nodes[0].Fault, "version mismatch")
+	})
+	reader.set(nil, gpuOf("GPU-1", 8192, 0))
+	h.tableUntil(func(s *allocator.Snapshot) bool { return s.Nodes[0].Fault == "" && len(s.GPUs) == 1 })
 }

@@ -17,6 +17,8 @@ type canned struct {
 	mu       sync.Mutex
 	snapshot *nvml.Snapshot
 	err      error
+	isOpen   bool  // there is a session
+	stuck    error // why the session cannot be closed
 }
 
 func (c *canned) set(err error, gpus ...nvml.GPU) {
@@ -28,13 +30,35 @@ func (c *canned) set(err error, gpus ...nvml.GPU) {
 func (c *canned) Snapshot(context.Context) (*nvml.Snapshot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.isOpen = true
 	if c.err != nil {
 		return nil, c.err
 	}
 	return c.snapshot, nil
 }
 
-func (c *canned) Close() {}
+func (c *canned) Release() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stuck == nil {
+		c.isOpen = false
+	}
+	return c.stuck
+}
+
+func (c *canned) hasSession() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isOpen
+}
+
+func (c *canned) jam(stuck error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = stuck
+}
+
+func (c *canned) Close() { _ = c.Release() }
 
 func withCanned(t *testing.T, gpus ...nvml.GPU) (*harness, *canned) {
 	c := &canned{}

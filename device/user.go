@@ -15,6 +15,10 @@ import (
 type user struct {
 	containers []string            // it runs in, the outermost first
 	bookings   []allocator.Booking // that Nomad put into its environment
+
+	// gone says that there is no such process, or that nothing but its exit code is
+	// left: what NVML counts for it is memory without a process.
+	gone bool
 }
 
 // users finds out for whom processes run. Looking at a process that hangs in
@@ -38,9 +42,11 @@ func (u *users) of(pids []int) map[int]user {
 	known := make(map[int]user, len(pids))
 	var strangers []int
 	for _, pid := range pids {
-		if found, ok := u.known[pid]; ok {
+		found, ok := u.known[pid]
+		if ok {
 			known[pid] = found
-		} else {
+		}
+		if !ok || found.gone { // the ID may be another process's by now
 			strangers = append(strangers, pid)
 		}
 	}
@@ -53,30 +59,40 @@ func (u *users) of(pids []int) map[int]user {
 }
 
 func (u *users) look(pids []int) {
+	all := seesAll(u.proc)
 	for _, pid := range pids {
-		if found, ok := readUser(filepath.Join(u.proc, strconv.Itoa(pid))); ok {
-			u.mu.Lock()
-			u.known[pid] = found
-			u.mu.Unlock()
+		dir := filepath.Join(u.proc, strconv.Itoa(pid))
+		found, ok := readUser(dir)
+		if all && len(found.containers) == 0 && isGone(dir) {
+			found, ok = user{gone: true}, true
 		}
+		u.mu.Lock()
+		if ok {
+			u.known[pid] = found
+		} else {
+			delete(u.known, pid)
+		}
+		u.mu.Unlock()
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.busy = false
 }
 
-// readUser reads a process's folder of proc. A process that is gone, or may not
-// be looked at, is not known.
+// readUser reads a process's folder of proc. A process that is gone, or may not be
+// looked at, is not known; its containers may be all the same.
 func readUser(dir string) (user, bool) {
 	cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if err != nil {
 		return user{}, false
 	}
+	found := user{containers: containersOf(string(cgroup))}
 	environment, err := os.ReadFile(filepath.Join(dir, "environ"))
 	if err != nil {
-		return user{}, false
+		return found, false
 	}
-	return user{containers: containersOf(string(cgroup)), bookings: bookingsIn(string(environment))}, true
+	found.bookings = bookingsIn(string(environment))
+	return found, true
 }
 
 // bookingsIn finds the bookings in the text of a process's environment. A task

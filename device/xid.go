@@ -29,11 +29,20 @@ func newXidPolicy(critical, ignored []int) (xidPolicy, error) {
 	return xidPolicy{critical: critical, ignored: ignored}, nil
 }
 
-func (p xidPolicy) isCritical(x nvml.Xid) bool {
+// isCritical reports whether an Xid takes its GPU out of use. A driver that tells
+// what it wants to be done for the GPU has judged the Xid already; an operator who
+// names critical Xids overrules it.
+func (p xidPolicy) isCritical(x nvml.Xid, driverJudges bool) bool {
 	if len(p.critical) > 0 {
 		return slices.Contains(p.critical, int(x.Code))
 	}
-	return !slices.Contains(p.ignored, int(x.Code))
+	return !driverJudges && !slices.Contains(p.ignored, int(x.Code))
+}
+
+// driverJudges reports whether the driver tells what it wants to be done for the GPU
+// of an Xid.
+func driverJudges(x nvml.Xid, s *nvml.Snapshot) bool {
+	return slices.ContainsFunc(s.GPUs, func(g nvml.GPU) bool { return g.UUID == x.UUID && g.Recovery != nil })
 }
 
 // about reports whether an Xid concerns a GPU: its own, or that of a MIG

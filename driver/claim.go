@@ -21,12 +21,16 @@ func (s *start) claim() error {
 	ctx, cancel := context.WithTimeout(s.ctx, max(limit, minClaimTime))
 	defer cancel()
 	begun, told := time.Now(), ""
+	var last error // that the start waited for
 	for {
 		err := s.takeUnits(ctx)
 		if err == nil {
 			return nil
 		}
-		if !worthWaiting(err) {
+		if last != nil && s.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = last // the time is up, which says nothing of why
+		}
+		if last = err; !worthWaiting(err) {
 			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", forAuthor(err, s.task.Namespace))
 		}
 		if s.releaseLeftBehind(ctx, err) {

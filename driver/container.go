@@ -51,7 +51,7 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 		}
 	}
 	// Last, so that nothing before it can change what the container sees.
-	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged)
+	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged || hostDevices{root: "/"}.sharesGPUs())
 	b.config.Env = env
 	return docker.Spec{
 		Name:      containerName(o.task),

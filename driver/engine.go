@@ -60,6 +60,7 @@ type Table interface {
 	Node(ctx context.Context, name string) (allocator.NodeState, error)
 	State(ctx context.Context, gpu allocator.GPUID) (allocator.GPUState, error)
 	Reach(ctx context.Context) error
+	Writable(ctx context.Context) error
 	Close() error
 }
 

@@ -269,7 +269,11 @@ func TestEveryPluginOption(t *testing.T) {
 	must.Eq(t, Config{
 		Endpoint: "tcp://127.0.0.1:2376", TLS: TLS{"/c.pem", "/k.pem", "/ca.pem"}, Auth: RegistryAuth{"/auth.json", "ecr-login"},
 		NvidiaRuntime: "nvidia-cdi", AllowPrivilegedGPU: true, ClaimTimeout: "0s", StateDir: "/opt/state",
-		Table:           tableconfig.Config{Store: "file", Address: "127.0.0.1:8501", Token: "t", Prefix: "p", Path: "/opt/table.json"},
+		Table: tableconfig.Config{
+			Store: "file", Address: "127.0.0.1:8501", Token: "t", Prefix: "p", Path: "/opt/table.json",
+			TokenFile: "/token", CAFile: "/ca.pem", CertFile: "/c.pem", KeyFile: "/k.pem", TLSServerName: "server.dc1.consul",
+			Namespace: "team-a", Partition: "gpus", Datacenter: "dc2",
+		},
 		AllowPrivileged: true, AllowCaps: []string{"all"}, AllowRuntimes: []string{"runc", "nvidia-cdi"},
 		AllowedModes: AllowedModes{
 			PID: []string{"host"}, IPC: []string{"container:*"}, Userns: []string{"host"}, UTS: []string{"host"},

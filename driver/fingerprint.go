@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -49,8 +51,9 @@ func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, 
 
 // looks is what earlier looks found.
 type looks struct {
-	seen  bool  // the daemon has answered before
-	table error // why the table does not answer, since it does not
+	seen   bool      // the daemon has answered before
+	table  error     // why tasks cannot claim GPU memory, since they cannot
+	proven time.Time // when it was last seen that the table can be written
 }
 
 func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Fingerprint {
@@ -66,15 +69,53 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 	if err := s.keeper.journal.check(); err != nil {
 		return away(true, err)
 	}
-	_, table := askFor(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.table.Reach(ctx) })
-	if table == nil || before.table == nil { // one text for one outage: a new one would be a change of the node
-		before.table = table
+	before.look(s.tableFault(ctx, before, p.pace.proof))
+	attributes := nodeAttributes(p.name, s.settings, info)
+	if errors.Is(before.table, allocator.ErrDenied) && missingForGPUs(s.settings, info) == nil {
+		// GPU tasks would fail here for good, one after the other.
+		return &drivers.Fingerprint{
+			Attributes: attributes, Health: drivers.HealthStateUnhealthy,
+			HealthDescription: fmt.Sprintf("tasks cannot claim GPU memory: %v", before.table),
+		}
 	}
 	return &drivers.Fingerprint{
-		Attributes:        nodeAttributes(p.name, s.settings, info),
+		Attributes:        attributes,
 		Health:            drivers.HealthStateHealthy,
 		HealthDescription: describe(s.settings, info, before.table, s.unsafeToolkit(ctx, info)),
 	}
+}
+
+// look notes a fault of the table. One outage has one text: a new one would be a
+// change of the node.
+func (l *looks) look(fault error) {
+	same := fault != nil && l.table != nil &&
+		errors.Is(fault, allocator.ErrDenied) == errors.Is(l.table, allocator.ErrDenied)
+	if !same {
+		l.table = fault
+	}
+}
+
+// tableFault returns why a task could not claim GPU memory; nil if it could. Consul
+// gives its servers work to do for each proof that writing is permitted, so a proof
+// counts for a while.
+func (s *services) tableFault(ctx context.Context, before *looks, proof time.Duration) error {
+	if _, err := askFor(ctx, only(s.table.Reach)); err != nil {
+		before.proven = time.Time{}
+		return err
+	}
+	if time.Since(before.proven) < proof {
+		return nil
+	}
+	_, err := askFor(ctx, only(s.table.Writable))
+	if err == nil {
+		before.proven = time.Now()
+	}
+	return err
+}
+
+// only makes a question for askFor of one that has no answer but its error.
+func only(question func(context.Context) error) func(context.Context) (struct{}, error) {
+	return func(ctx context.Context) (struct{}, error) { return struct{}{}, question(ctx) }
 }
 
 // askFor asks one question, but not for long.
@@ -95,18 +136,12 @@ func away(seen bool, err error) *drivers.Fingerprint {
 }
 
 // describe says what people should know of a healthy driver. Without the NVIDIA
-// runtime or the allocation table it still runs tasks that need no GPU, so it stays
+// runtime or while the allocation table does not answer it still runs tasks that need no GPU, so it stays
 // healthy: Nomad would place none of them on an unhealthy driver.
 func describe(s settings, info docker.Info, table error, unsafe string) string {
-	var missing []string
-	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
-		missing = append(missing, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
-	}
-	if !s.allowsNvidiaRuntime() {
-		missing = append(missing, fmt.Sprintf("allow_runtimes has no %q (nvidia_runtime)", s.NvidiaRuntime))
-	}
+	missing := missingForGPUs(s, info)
 	if table != nil {
-		missing = append(missing, fmt.Sprintf("the allocation table does not answer: %v", table))
+		missing = append(missing, fmt.Sprintf("tasks cannot claim GPU memory: %v", table))
 	}
 	switch {
 	case len(missing) > 0:
@@ -118,6 +153,18 @@ func describe(s settings, info docker.Info, table error, unsafe string) string {
 		return "Healthy, but " + unsafe
 	}
 	return drivers.DriverHealthy
+}
+
+// missingForGPUs names what a task with GPU memory would miss on this node, whatever
+// the table says.
+func missingForGPUs(s settings, info docker.Info) (missing []string) {
+	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
+		missing = append(missing, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
+	}
+	if !s.allowsNvidiaRuntime() {
+		missing = append(missing, fmt.Sprintf("allow_runtimes has no %q (nvidia_runtime)", s.NvidiaRuntime))
+	}
+	return missing
 }
 
 func nodeAttributes(driver string, s settings, info docker.Info) map[string]*pstructs.Attribute {

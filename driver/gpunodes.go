@@ -38,10 +38,19 @@ func (h hostDevices) gpuNodes(gpus []allocator.GPUID) (nodes []container.DeviceM
 	return nodes
 }
 
+// sharesGPUs reports whether the host has one device node for all GPUs, as WSL has: who
+// is given one GPU can use each, whatever the NVIDIA runtime is told.
+func (h hostDevices) sharesGPUs() bool { return h.isNode("/dev/dxg") && !h.isNode("/dev/nvidiactl") }
+
+// isNode reports whether there is a character device.
+func (h hostDevices) isNode(path string) bool {
+	var stat unix.Stat_t
+	return unix.Lstat(filepath.Join(h.root, path), &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFCHR
+}
+
 // appendNode adds a node that is there: Docker refuses others.
 func (h hostDevices) appendNode(nodes []container.DeviceMapping, path string) []container.DeviceMapping {
-	var stat unix.Stat_t
-	if unix.Lstat(filepath.Join(h.root, path), &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFCHR {
+	if !h.isNode(path) {
 		return nodes
 	}
 	return append(nodes, deviceMapping(path, "", "rw"))

@@ -13,6 +13,25 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
+// Under WSL there is /dev/dxg in place of a node for each GPU.
+func TestHostWithOneNodeForAllGPUs(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	host := hostDevices{root: root}
+	node := func(name string) {
+		must.NoError(t, unix.Mknod(filepath.Join(root, "dev", name), unix.S_IFCHR|0o666, int(unix.Mkdev(10, 125))))
+	}
+	must.NoError(t, os.MkdirAll(filepath.Join(root, "dev"), 0o755))
+	must.False(t, host.sharesGPUs())
+	node("dxg")
+	must.True(t, host.sharesGPUs())
+	must.Nil(t, host.gpuNodes([]allocator.GPUID{"GPU-a"}))
+	env, _ := environment(nil, nil, nil, []allocator.Booking{slice(gpuA, 1)}, host.sharesGPUs())
+	must.SliceContains(t, env, "CUDA_VISIBLE_DEVICES="+string(gpuA))
+	node("nvidiactl") // a driver of Linux beside it
+	must.False(t, host.sharesGPUs())
+}
+
 // TestGPUNodesAreDockersOwn: after a daemon-reload of systemd a container has only those
 // devices of which Docker knows. A host that reloaded once listed "c 195:254 rw" and
 // "c 195:0 rw" before, and "c 195:* m" after it.

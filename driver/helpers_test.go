@@ -113,6 +113,7 @@ func (w *world) newPlugin() *Plugin {
 	p.mounts = w.mounts
 	p.pace = pace{
 		fingerprint: 10 * time.Millisecond,
+		proof:       20 * time.Millisecond,
 		sweep:       10 * time.Millisecond,
 		assert:      w.assert,
 		retry:       10 * time.Millisecond,

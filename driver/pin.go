@@ -24,7 +24,9 @@ const (
 //	GPU_MEM_LIMIT_MIB       memory of each slice in MiB, in the same order
 //	GPU_MEM_UNITS           number of units of each slice, in the same order
 //	GPU_MEM_FRACTION        each slice as a share of its GPU's whole memory, likewise
-func pinEnv(bookings []allocator.Booking, privileged bool) map[string]string {
+//
+// seesAll says that the container can use every GPU of the host all the same.
+func pinEnv(bookings []allocator.Booking, seesAll bool) map[string]string {
 	if len(bookings) == 0 {
 		return map[string]string{visibleDevices: noDevices}
 	}
@@ -35,9 +37,9 @@ func pinEnv(bookings []allocator.Booking, privileged bool) map[string]string {
 		"GPU_MEM_UNITS":     listed(bookings, func(b allocator.Booking) string { return strconv.Itoa(len(b.Units)) }),
 		"GPU_MEM_FRACTION":  listed(bookings, fraction),
 	}
-	if privileged {
-		// A privileged container has every device node: this at least keeps
-		// well-behaved programs on their own GPU.
+	if seesAll {
+		// A privileged container has every device node, and one under WSL the node of
+		// all GPUs: this at least keeps well-behaved programs on their own GPU.
 		pin["CUDA_VISIBLE_DEVICES"] = uuids
 	}
 	return pin

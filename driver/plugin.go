@@ -65,6 +65,7 @@ type services struct {
 // pace is how often the plugin looks again. Tests are in more of a hurry.
 type pace struct {
 	fingerprint time.Duration // state of the daemon
+	proof       time.Duration // how long a proof that the table can be written counts
 	sweep       time.Duration // attempts that nobody looks after, images that nobody uses
 	assert      time.Duration // claims of running tasks
 	retry       time.Duration // units that another task still holds, a daemon that is away
@@ -93,6 +94,7 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 		cancel:     cancel,
 		pace: pace{
 			fingerprint: 30 * time.Second,
+			proof:       5 * time.Minute,
 			sweep:       15 * time.Second,
 			assert:      time.Minute,
 			retry:       time.Second,
@@ -132,6 +134,10 @@ func (p *Plugin) serve(s settings) error {
 	}
 	for _, warning := range s.warnings(p.name) {
 		p.logger.Warn(warning)
+	}
+	if (hostDevices{root: "/"}).sharesGPUs() {
+		p.logger.Warn("this host has one device node for all GPUs (WSL): a task can use every GPU of it, whatever it has booked; " +
+			"CUDA_VISIBLE_DEVICES names its own")
 	}
 	s.CompatLabels = s.CompatLabels || p.name == BuiltinName
 	if s.Auth.Config != "" {

@@ -52,6 +52,7 @@ func (s *Store) encode(writes []allocator.Write) (json.RawMessage, error) {
 	for _, write := range writes {
 		for _, op := range operations(write) {
 			op.Key, op.Index = s.prefix+write.Key, write.Version
+			op.Namespace, op.Partition = s.namespace, s.partition
 			ops = append(ops, &api.TxnOp{KV: op})
 		}
 	}

@@ -17,14 +17,11 @@ import (
 func (s *Store) explain(doing, key string, err error) error {
 	status, answered := errors.AsType[api.StatusError](err)
 	switch {
+	case errors.Is(err, errToken):
+		return fmt.Errorf("%s %s: Consul at %s is not asked: %w: %s", doing, s.prefix+key, s.address, allocator.ErrUnavailable, rootOf(err))
 	case !answered:
-		// As text: a request whose own time was up must not look like a
-		// caller's context that ended.
-		if request, ok := errors.AsType[*url.Error](err); ok {
-			err = request.Err
-		}
 		return fmt.Errorf("%s %s: Consul at %s does not answer: %w: %s",
-			doing, s.prefix+key, s.address, allocator.ErrUnavailable, err.Error())
+			doing, s.prefix+key, s.address, allocator.ErrUnavailable, rootOf(err))
 	case status.Code == http.StatusForbidden:
 		return s.denied(doing, key, status.Body)
 	case status.Code == http.StatusRequestEntityTooLarge:
@@ -37,19 +34,28 @@ func (s *Store) explain(doing, key string, err error) error {
 	}
 }
 
+// rootOf is why a request had no answer, without its URL. It is text: a request
+// that timed out by itself must not look like a caller's context that ended.
+func rootOf(err error) string {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err
+	}
+	return err.Error()
+}
+
 // denied says why Consul refused: without a token, with one that it does not
 // know, or with one that lacks a rule.
 func (s *Store) denied(doing, key, reason string) error {
-	rule := "write"
+	rule, denied := "write", allocator.ErrWriteDenied
 	if doing == "reading" {
-		rule = "read"
+		rule, denied = "read", allocator.ErrDenied
 	}
 	advice := fmt.Sprintf("the token lacks %s on key_prefix %q", rule, s.prefix)
 	switch {
-	case !s.token:
+	case !s.tokens.configured():
 		advice = fmt.Sprintf("no token is set, and one with %s on key_prefix %q is needed", rule, s.prefix)
 	case strings.Contains(reason, "ACL not found"):
 		advice = "Consul does not know the token; it expired, was deleted or belongs to another cluster"
 	}
-	return fmt.Errorf("%s %s: Consul at %s: %s (%s): %w", doing, s.prefix+key, s.address, advice, reason, allocator.ErrDenied)
+	return fmt.Errorf("%s %s: Consul at %s: %s (%s): %w", doing, s.prefix+key, s.address, advice, reason, denied)
 }

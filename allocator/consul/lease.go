@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -30,16 +32,26 @@ func (s *Store) Lease(ctx context.Context, key string, value []byte, ttl time.Du
 			return s.explain("reading", key, err)
 		}
 		if pair != nil && pair.Session != "" {
-			session, _, err := s.client.Session().Renew(pair.Session, write)
+			renewed, err := s.renew(pair.Session, write)
 			if err != nil {
 				return s.explainLease(key, err)
 			}
-			if session != nil {
+			if renewed {
 				return nil
 			}
 		}
 		return s.newLease(key, value, ttl, write)
 	})
+}
+
+// renew renews a session, and reports whether it still exists. The client's own
+// Renew would drop the status of a failure.
+func (s *Store) renew(session string, write *api.WriteOptions) (bool, error) {
+	_, err := s.client.Raw().Write("/v1/session/renew/"+url.PathEscape(session), nil, nil, write)
+	if status, ok := errors.AsType[api.StatusError](err); ok && status.Code == http.StatusNotFound {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (s *Store) newLease(key string, value []byte, ttl time.Duration, write *api.WriteOptions) error {

@@ -112,3 +112,27 @@ func TestConsul_lease_denied(t *testing.T) {
 	must.ErrorContains(t, err, "session_prefix")
 	must.StrNotContains(t, err.Error(), token.SecretID)
 }
+
+// The right to sessions is taken away from a token that has a lease.
+func TestConsul_lease_revoked(t *testing.T) {
+	t.Parallel()
+	const management = "11111111-2222-4333-8444-777777777777"
+	agent := consultest.Start(t, consultest.ACL(management))
+	agent.Ready(t, management)
+	client := agent.Client(t, management)
+	const keys = `key_prefix "gpu-mem/" { policy = "write" }`
+	policy, _, err := client.ACL().PolicyCreate(&api.ACLPolicy{Name: "plugin", Rules: keys + ` session_prefix "" { policy = "write" }`}, nil)
+	must.NoError(t, err)
+	token, _, err := client.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{Name: "plugin"}}}, nil)
+	must.NoError(t, err)
+	store := leaser(open(t, agent, token.SecretID, ""))
+	must.NoError(t, store.Lease(t.Context(), leased, []byte("{}"), allocator.LeaseTime))
+
+	policy.Rules = keys
+	_, _, err = client.ACL().PolicyUpdate(policy, nil)
+	must.NoError(t, err)
+	err = store.Lease(t.Context(), leased, []byte("{}"), allocator.LeaseTime)
+	must.ErrorIs(t, err, allocator.ErrDenied)
+	must.ErrorContains(t, err, "session_prefix")
+	must.StrNotContains(t, err.Error(), "does not answer")
+}

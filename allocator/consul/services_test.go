@@ -115,6 +115,13 @@ func TestConsul_denied(t *testing.T) {
 		must.NoError(t, calls(open(t, agent, reader, ""))["get"](t.Context()))
 		must.NoError(t, calls(open(t, agent, reader, ""))["watch"](t.Context()))
 		must.StrContains(t, says(narrow, "watch"), `lacks read on key_prefix "gpu-mem/"`)
+
+		// Whether writing is permitted can be asked without writing.
+		must.NoError(t, allocator.NewTable(open(t, agent, writer, "")).Writable(t.Context()))
+		must.ErrorIs(t, allocator.NewTable(open(t, agent, reader, "")).Writable(t.Context()), allocator.ErrWriteDenied)
+		entries, _, err := open(t, agent, reader, "").Watch(t.Context(), 0)
+		must.NoError(t, err)
+		must.Eq(t, table != "empty", len(entries) == 1)
 	}
 
 	agent.Kill()

@@ -14,9 +14,6 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// DefaultPrefix stands before all keys of the table.
-const DefaultPrefix = "gpu-mem"
-
 const (
 	// answerTime bounds a request that should be answered at once. It is
 	// longer than the seven seconds that an agent holds a request while the
@@ -29,22 +26,17 @@ const (
 	watchTime = time.Minute
 )
 
-// Config says where the table is. What is empty is taken from the environment
-// variables that all clients of Consul read, as is everything about TLS:
-// CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, CONSUL_CACERT and so on.
-type Config struct {
-	Address string // "127.0.0.1:8500", "https://host:8501" or "unix:///path"
-	Token   string // ACL token
-	Prefix  string // of all keys; DefaultPrefix if empty
-}
-
 // Store is the table in Consul.
 type Store struct {
 	client  *api.Client
 	http    *http.Client
+	tokens  *tokens
 	address string
 	prefix  string // ends in "/"
-	token   bool   // whether there is one
+
+	// Where the keys are, in Consul Enterprise. The client adds them to requests;
+	// the operations of a transaction have their own.
+	namespace, partition string
 
 	closed context.Context
 	close  context.CancelFunc
@@ -58,19 +50,24 @@ func New(config Config) (*Store, error) {
 	if prefix == "/" {
 		return nil, fmt.Errorf("prefix %q: the table must not be mixed with all other keys: %w", config.Prefix, allocator.ErrInvalid)
 	}
-	conf := api.DefaultConfig()
-	conf.Address = cmp.Or(config.Address, conf.Address)
-	conf.Token = cmp.Or(config.Token, conf.Token)
+	conf, tokens, err := config.client()
+	if err != nil {
+		return nil, err
+	}
 	client, err := api.NewClient(conf)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of Consul's client: %w", err)
 	}
+	config.renewCertificate(conf.HttpClient.Transport)
+	conf.HttpClient.Transport = authorized{tokens: tokens, base: conf.HttpClient.Transport}
 	s := &Store{
-		client:  client,
-		http:    conf.HttpClient, // set by NewClient, as are address and token
-		address: conf.Address,
-		prefix:  prefix,
-		token:   conf.Token != "",
+		client:    client,
+		http:      conf.HttpClient, // set by NewClient, as are address, namespace and partition
+		tokens:    tokens,
+		address:   conf.Address,
+		prefix:    prefix,
+		namespace: conf.Namespace,
+		partition: conf.Partition,
 	}
 	s.closed, s.close = context.WithCancel(context.Background())
 	return s, nil

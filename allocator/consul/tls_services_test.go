@@ -19,6 +19,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/consul"
 	"nomad-gpu-mem/allocator/consul/consultest"
 	"nomad-gpu-mem/allocator/storetest"
 )
@@ -100,4 +101,32 @@ func TestConsul_TLS(t *testing.T) {
 	for name, call := range calls(open(t, agent, "", "")) {
 		must.ErrorIs(t, call(t.Context()), allocator.ErrUnavailable, must.Sprint(name))
 	}
+}
+
+// The same from the configuration alone. The client's certificate is read for
+// each connection, so a renewed one is used.
+func TestConsul_TLS_from_the_configuration(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	cert, key := ours.issue(t, "server")
+	agent := consultest.StartTLS(t, ours.file, cert, key)
+	clientCert, clientKey := theirs.issue(t, "client") // not valid yet
+	config := consul.Config{
+		Address: "https://" + agent.Address, CAFile: ours.file, CertFile: clientCert, KeyFile: clientKey, TLSServerName: "localhost",
+	}
+	store, err := consul.New(config)
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, store.Close()) })
+	must.ErrorIs(t, calls(store)["get"](t.Context()), allocator.ErrUnavailable)
+
+	newCert, newKey := ours.issue(t, "client")
+	must.NoError(t, os.Rename(newCert, clientCert))
+	must.NoError(t, os.Rename(newKey, clientKey))
+	eventually(t, calls(store)["apply"])
+
+	config.TLSServerName = "elsewhere.example"
+	other, err := consul.New(config)
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, other.Close()) })
+	must.ErrorContains(t, calls(other)["get"](t.Context()), "elsewhere.example")
 }

@@ -21,6 +21,15 @@ config {
     token   = "t"
     prefix  = "p"
     path    = "/opt/table.json"
+
+    token_file      = "/token"
+    ca_file         = "/ca.pem"
+    cert_file       = "/c.pem"
+    key_file        = "/k.pem"
+    tls_server_name = "server.dc1.consul"
+    namespace       = "team-a"
+    partition       = "gpus"
+    datacenter      = "dc2"
   }
 
   allow_privileged = true

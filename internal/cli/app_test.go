@@ -106,7 +106,7 @@ func TestTableConfiguration(t *testing.T) {
 		"GPU_MEM_TABLE_TOKEN_FILE": token,
 	}
 	fromEnvironment := tableconfig.Default()
-	fromEnvironment.Address, fromEnvironment.Prefix, fromEnvironment.Token = "consul.example:8500", "team/gpu", "secret"
+	fromEnvironment.Address, fromEnvironment.Prefix, fromEnvironment.TokenFile = "consul.example:8500", "team/gpu", token
 	fromFlags := fromEnvironment
 	fromFlags.Address = "127.0.0.2:8500"
 	tests := []struct {
@@ -150,4 +150,29 @@ func TestVersion(t *testing.T) {
 	must.NoError(t, json.Unmarshal([]byte(stdout), &got))
 	must.Eq(t, version.Version, got.Version)
 	must.StrHasPrefix(t, "go", got.Go)
+}
+
+// status names what it looks at: an operator's shell may point elsewhere than the
+// plugins do.
+func TestStatusNamesTheTable(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{nil, nil, "Consul 127.0.0.1:8500, prefix gpu-mem"},
+		{map[string]string{"CONSUL_NAMESPACE": "team-a", "CONSUL_PARTITION": "gpus"}, nil,
+			"Consul 127.0.0.1:8500, prefix gpu-mem, namespace team-a, partition gpus"},
+		{map[string]string{"CONSUL_NAMESPACE": "team-a", "GPU_MEM_TABLE_DATACENTER": "dc2"}, []string{"--table-namespace=team-b"},
+			"Consul 127.0.0.1:8500, prefix gpu-mem, namespace team-b, datacenter dc2"},
+	} {
+		w := newWorld()
+		w.env = tc.env
+		code, stdout, _ := w.run(t, append([]string{"status", "--json"}, tc.args...)...)
+		must.Eq(t, ExitOK, code)
+		var status Status
+		must.NoError(t, json.Unmarshal([]byte(stdout), &status))
+		must.Eq(t, tc.want, status.Table)
+	}
 }

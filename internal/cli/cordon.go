@@ -16,6 +16,11 @@ const cordonLong = `Keep new tasks off a GPU, for example before it is taken out
 that run on it go on. The device plugin of the GPU's node makes its units
 unhealthy within one poll_interval, and "status" shows it with the reason.
 
+With --release the device plugin also closes its NVML session, which keeps all GPUs
+of the node open, so that the GPU can be reset or its MIG mode be changed. Until
+"uncordon", or "cordon" without --release, the other GPUs of the node stay as they were
+last read: "status" is not updated for them, and no fault of theirs is noticed.
+
 A GPU is named by its UUID or the start of one, as "status" prints it.`
 
 const uncordonLong = `Let new tasks on a GPU that was cordoned.
@@ -24,6 +29,7 @@ A GPU is named by its UUID or the start of one, as "status" prints it.`
 
 func (a App) newCordon(table *tableFlags) *cobra.Command {
 	var reason string
+	var release bool
 	cmd := &cobra.Command{
 		Use:   "cordon GPU",
 		Short: "Keep new tasks off a GPU",
@@ -31,14 +37,22 @@ func (a App) newCordon(table *tableFlags) *cobra.Command {
 		Args:  oneGPU,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
-				if err := t.Cordon(ctx, gpu.ID, reason); err != nil {
+				write := t.Cordon
+				if release {
+					write = t.CordonForReset
+				}
+				if err := write(ctx, gpu.ID, reason); err != nil {
 					return table.explainChange(err)
 				}
 				sayCordoned(cmd.OutOrStdout(), gpu)
+				if release {
+					sayReleased(cmd.OutOrStdout(), gpu)
+				}
 				return nil
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&release, "release", false, "close the device plugin's NVML session, so that the GPU can be reset")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few `words`, for those who look at status")
 	return cmd
 }
@@ -71,6 +85,11 @@ func sayCordoned(out io.Writer, gpu allocator.GPU) {
 		what = count(running, "claim") + " on it until they end"
 	}
 	fmt.Fprintf(out, "GPU %s takes no new task once Nomad knows, within about 10 s; %s\n", gpu.ID, what)
+}
+
+func sayReleased(out io.Writer, gpu allocator.GPU) {
+	fmt.Fprintf(out, "The device plugin of node %s closes its NVML session within a poll_interval; `nomad-gpu-mem status` says\n"+
+		"\"the GPU can be reset now\". Programs on the GPU keep it open too: stop its tasks first. Then: uncordon\n", gpu.State.Node)
 }
 
 // onGPU opens the table, finds the GPU that a person named, and does something

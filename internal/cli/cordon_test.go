@@ -78,3 +78,19 @@ func TestDeniedChangeAsksForAWritingToken(t *testing.T) {
 		}
 	}
 }
+
+func TestCordonForAReset(t *testing.T) {
+	t.Parallel()
+	w := cluster(t)
+	_, _, _ = w.run(t, "cordon", string(a10), "--reason=row remapping pending")
+	code, stdout, stderr := w.run(t, "cordon", "--release", string(a10))
+	must.Eq(t, ExitOK, code, must.Sprint(stderr))
+	must.StrContains(t, stdout, "closes its NVML session")
+	must.StrContains(t, stdout, "uncordon")
+	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
+	must.StrContains(t, stdout, ": row remapping pending; to be let go for a reset", must.Sprint("the reason stays"))
+
+	_, _, _ = w.run(t, "cordon", string(a10), "--reason=fan is loud")
+	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
+	must.StrNotContains(t, stdout, "for a reset")
+}

@@ -23,7 +23,7 @@ func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
 		states[state.Name] = state
 		byName[state.Name] = &Node{
 			Name: state.Name, Reported: true, Version: state.Version, Driver: state.Driver,
-			Address: state.Address, LastSeen: state.LastSeen, GPUs: []GPU{},
+			Address: state.Address, LastSeen: state.LastSeen, Fault: state.Fault, GPUs: []GPU{},
 			Liveness: snapshot.Liveness(state), Dead: snapshot.IsDead(state, now),
 		}
 	}
@@ -81,7 +81,7 @@ func newGPU(gpu allocator.GPU, withoutNode bool) GPU {
 		UnitMiB: state.UnitMiB, Units: state.Units, Claims: []Claim{}, Notes: []string{},
 	}
 	if c := gpu.Cordon; c != nil {
-		g.Cordon = &Cordon{Reason: c.Reason, At: c.At}
+		g.Cordon = &Cordon{Reason: c.Reason, At: c.At, Release: c.Release}
 	}
 	claims := gpu.Claims()
 	if len(claims) > 0 { // these units are in use, whatever is offered now
@@ -181,6 +181,9 @@ func (c Cordon) note() string {
 	if c.Reason != "" {
 		note += ": " + c.Reason
 	}
+	if c.Release {
+		note += "; to be let go for a reset"
+	}
 	return note
 }
 
@@ -199,7 +202,7 @@ func notes(gpu allocator.GPU, g GPU) []string {
 		add("%s", g.Cordon.note())
 	}
 	switch {
-	case g.Cordon != nil && strings.HasPrefix(g.Health, "cordoned"): // the same, by the device plugin
+	case g.Cordon != nil && !g.Cordon.Release && strings.HasPrefix(g.Health, "cordoned"): // the same, by the device plugin
 	case g.Health != "" && len(g.Unhealthy) > 0 && len(g.Unhealthy) < gpu.State.Units:
 		add("units %s are unhealthy: %s", g.Unhealthy, g.Health)
 	case g.Health != "":
@@ -208,6 +211,9 @@ func notes(gpu allocator.GPU, g GPU) []string {
 	if len(g.Claims) > 0 && g.UnitMiB != gpu.State.UnitMiB {
 		add("offered in units of %d MiB now; no task can start until those with units of %d MiB are gone",
 			gpu.State.UnitMiB, g.UnitMiB)
+	}
+	if over := gpu.Overclaimed(); over > 0 {
+		add("its claims are %d MiB larger than the memory that it has to give: tasks may run out of memory", over)
 	}
 	if g.UnmanagedMiB > 0 {
 		add("%d MiB in use by processes that hold no slice, or by tasks beyond theirs", g.UnmanagedMiB)

@@ -30,6 +30,9 @@ func (e *tableError) Unwrap() error { return e.err }
 // explain makes a tableError of an error from the table, for a command that
 // reads it.
 func (f *tableFlags) explain(err error) error {
+	if errors.Is(err, allocator.ErrWriteDenied) { // a command that mostly reads
+		return f.explainChange(err)
+	}
 	return &tableError{doing: "read", err: err, hint: f.hint(err, "read")}
 }
 

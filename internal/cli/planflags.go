@@ -31,6 +31,7 @@ and the other variables that all Nomad clients read count too.`
 // plannerFlags are the options of the commands that plan.
 type plannerFlags struct {
 	table     *tableFlags
+	reserves  bool // the command changes the table
 	nomad     nomadFlags
 	policy    string
 	balance   []float64
@@ -108,10 +109,14 @@ func (a App) withSite(f *plannerFlags, do func(*api.Client, *live.Site) error) e
 
 // explain tells errors of the table from those of the job and of Nomad.
 func (f *plannerFlags) explain(err error) error {
-	if errors.Is(err, allocator.ErrUnavailable) || errors.Is(err, allocator.ErrDenied) {
+	switch {
+	case !errors.Is(err, allocator.ErrUnavailable) && !errors.Is(err, allocator.ErrDenied):
+		return err
+	case f.reserves && errors.Is(err, allocator.ErrDenied):
+		return f.table.explainChange(err)
+	default:
 		return f.table.explain(err)
 	}
-	return err
 }
 
 // waitingError says what the output has told already.

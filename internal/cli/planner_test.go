@@ -97,6 +97,25 @@ func TestPlanAndRun(t *testing.T) {
 	must.StrContains(t, stdout, "default/web: needs nothing")
 }
 
+// run and replan reserve: a token that may only read does not help them.
+func TestRunWithAReadOnlyTokenAsksForAWritingOne(t *testing.T) {
+	t.Parallel()
+	for _, mayRead := range []bool{true, false} {
+		w, _ := planned(t)
+		file := jobFile(t, webJob)
+		if mayRead {
+			w.FailApply(allocator.ErrWriteDenied, false)
+		} else {
+			w.Fail(allocator.ErrDenied)
+		}
+		code, _, stderr := w.run(t, "run", "--var", "replicas=2", file)
+		must.Eq(t, ExitTable, code, must.Sprint(stderr))
+		must.StrContains(t, stderr, "cannot change the allocation table")
+		must.StrContains(t, stderr, `policy = "write"`)
+		must.StrNotContains(t, stderr, `policy = "read"`)
+	}
+}
+
 // Of a variable that is given twice the last counts, and the flag before a file.
 func TestVariables(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ System, periodic and parameterized jobs are bound to no node and passed over.`
 
 func (a App) newReplan(table *tableFlags) *cobra.Command {
 	flags := newPlannerFlags(table)
+	flags.reserves = true
 	var asJSON, dryRun bool
 	var threshold int
 	var namespace string

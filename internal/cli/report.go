@@ -50,6 +50,7 @@ type Node struct {
 	Driver   string    `json:"driver,omitempty"`
 	Address  string    `json:"address,omitempty"`
 	LastSeen time.Time `json:"last_seen,omitzero"`
+	Fault    string    `json:"fault,omitempty"` // why its GPUs cannot be read
 
 	// Liveness is "alive", "dead", or "" if the node has no lease. Dead is also
 	// true of a node without one that is silent: nothing of it is to be had.
@@ -83,6 +84,9 @@ type GPU struct {
 type Cordon struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at,omitzero"`
+
+	// Release says that the device plugin is asked to let go of the GPU.
+	Release bool `json:"release,omitempty"`
 }
 
 // Claim is a slice of a GPU: a task's, one that is kept for a task, or one that

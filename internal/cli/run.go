@@ -28,6 +28,7 @@ const runExample = `  nomad-gpu-mem run job.nomad.hcl
 
 func (a App) newRun(table *tableFlags) *cobra.Command {
 	on := newJobCommand(a, table)
+	on.flags.reserves = true
 	cmd := &cobra.Command{
 		Use:     "run JOB",
 		Short:   "Plan a job and submit it",

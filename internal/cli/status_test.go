@@ -312,3 +312,23 @@ func TestStatus_of_promised_units(t *testing.T) {
 	must.StrContains(t, text, "requested")
 	must.StrContains(t, text, "free 13312 MiB")
 }
+
+// What people should know of a node without NVML, and of a GPU that became smaller.
+func TestStatusNamesFaultsOfHardware(t *testing.T) {
+	t.Parallel()
+	w := cluster(t)
+	node := allocator.NodeState{Name: "gpu-node-9", Fault: "Driver/library version mismatch", GPUs: []allocator.GPUID{}}
+	table := allocator.NewTable(w, allocator.WithClock(func() time.Time { return now }))
+	must.NoError(t, table.PutNode(t.Context(), node))
+	_, stdout, _ := w.run(t, "status", "--node=gpu-node-9")
+	must.StrContains(t, stdout, "its GPUs cannot be read: Driver/library version mismatch")
+	_, stdout, _ = w.run(t, "status", "--json", "--node=gpu-node-9")
+	must.StrContains(t, stdout, `"fault": "Driver/library version mismatch"`)
+
+	state, err := table.State(t.Context(), a10)
+	must.NoError(t, err)
+	state.MemoryMiB, state.Units = state.ReservedMiB+1024, 1
+	must.NoError(t, table.PutGPU(t.Context(), a10, state))
+	_, stdout, _ = w.run(t, "status", "--json", "--gpu="+string(a10))
+	must.StrContains(t, stdout, "MiB larger than the memory that it has to give")
+}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -17,6 +19,7 @@ Consul at 127.0.0.1:8500, below the key gpu-mem. A flag outranks its variable.
   GPU_MEM_TABLE_PREFIX      --table-prefix
   GPU_MEM_TABLE_TOKEN_FILE  --table-token-file
   GPU_MEM_TABLE_PATH        --table-path
+  and so on, a variable for each flag that begins with --table-.
   CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN and the others that all Consul clients
   read count where address and token file are not given. NO_COLOR is honoured.`
 
@@ -25,9 +28,8 @@ const defaultConsul = "127.0.0.1:8500"
 
 // tableFlags are the options that say where the table is.
 type tableFlags struct {
-	config    tableconfig.Config
-	tokenFile string
-	getenv    func(string) string
+	config tableconfig.Config
+	getenv func(string) string
 }
 
 // register adds the flags. A flag's default is its environment variable, then
@@ -37,7 +39,14 @@ func (f *tableFlags) register(flags *pflag.FlagSet) {
 	f.add(flags, &f.config.Store, "store", d.Store, "where the table is kept: consul or file")
 	f.add(flags, &f.config.Address, "address", "", "Consul's `address`: host:port or a URL")
 	f.add(flags, &f.config.Prefix, "prefix", d.Prefix, "Consul `key` that all keys of the table are below")
-	f.add(flags, &f.tokenFile, "token-file", "", "`file` that holds a Consul ACL token")
+	f.add(flags, &f.config.TokenFile, "token-file", "", "`file` that holds a Consul ACL token")
+	f.add(flags, &f.config.CAFile, "ca-file", "", "`file` with the authority that signed Consul's certificate")
+	f.add(flags, &f.config.CertFile, "cert-file", "", "`file` with a certificate for Consul")
+	f.add(flags, &f.config.KeyFile, "key-file", "", "`file` with the key of --table-cert-file")
+	f.add(flags, &f.config.TLSServerName, "tls-server-name", "", "`name` in Consul's certificate, if not the address's host")
+	f.add(flags, &f.config.Namespace, "namespace", "", "Consul Enterprise `namespace`")
+	f.add(flags, &f.config.Partition, "partition", "", "Consul Enterprise admin `partition`")
+	f.add(flags, &f.config.Datacenter, "datacenter", "", "Consul `datacenter`, if not the agent's")
 	f.add(flags, &f.config.Path, "path", d.Path, "table's `file`, with --table-store=file")
 }
 
@@ -52,14 +61,23 @@ func (f *tableFlags) add(flags *pflag.FlagSet, target *string, name, fallback, u
 // resolve returns the table's configuration. Mistakes are usage errors.
 func (f *tableFlags) resolve() (tableconfig.Config, error) {
 	config := f.config
-	if f.tokenFile != "" {
-		text, err := os.ReadFile(f.tokenFile)
+	for _, path := range []*string{&config.TokenFile, &config.CAFile, &config.CertFile, &config.KeyFile} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path) // of a shell, in which a path may be relative
+		if err != nil {
+			return config, usageError{err}
+		}
+		*path = absolute
+	}
+	if config.TokenFile != "" {
+		text, err := os.ReadFile(config.TokenFile)
 		if err != nil {
 			return config, usageError{fmt.Errorf("table-token-file: %w", err)}
 		}
-		config.Token = strings.TrimSpace(string(text))
-		if config.Token == "" {
-			return config, usageError{fmt.Errorf("table-token-file: %s is empty", f.tokenFile)}
+		if strings.TrimSpace(string(text)) == "" {
+			return config, usageError{fmt.Errorf("table-token-file: %s is empty", config.TokenFile)}
 		}
 	}
 	if err := config.Validate(); err != nil {
@@ -83,12 +101,16 @@ func (f *tableFlags) describe() string {
 	if f.config.Store == tableconfig.StoreFile {
 		return "file " + f.config.Path
 	}
-	address := f.config.Address
-	if address == "" {
-		address = f.getenv("CONSUL_HTTP_ADDR")
+	text := fmt.Sprintf("Consul %s, prefix %s",
+		cmp.Or(f.config.Address, f.getenv("CONSUL_HTTP_ADDR"), defaultConsul), f.config.Prefix)
+	for _, part := range []struct{ name, value string }{
+		{"namespace", cmp.Or(f.config.Namespace, f.getenv("CONSUL_NAMESPACE"))},
+		{"partition", cmp.Or(f.config.Partition, f.getenv("CONSUL_PARTITION"))},
+		{"datacenter", f.config.Datacenter},
+	} {
+		if part.value != "" {
+			text += ", " + part.name + " " + part.value
+		}
 	}
-	if address == "" {
-		address = defaultConsul
-	}
-	return fmt.Sprintf("Consul %s, prefix %s", address, f.config.Prefix)
+	return text
 }

@@ -95,6 +95,9 @@ func (t *text) node(n Node, now time.Time) {
 		more = append(more, clean(n.Address))
 	}
 	t.summary(first, more, n.Memory, style)
+	if n.Fault != "" {
+		t.line(t.bad("  ! its GPUs cannot be read: " + clean(n.Fault)))
+	}
 	if len(n.GPUs) == 0 {
 		t.line("  no GPU")
 	}

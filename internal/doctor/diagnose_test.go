@@ -102,6 +102,12 @@ func TestDiagnose(t *testing.T) {
 	stuck := func(c *clinic) {
 		must.NoError(t, c.table(noon).Stuck(t.Context(), task, attempt, []allocator.GPUID{gpu}))
 	}
+	// The GPU is reported by another node, which lives.
+	moved := func(c *clinic) {
+		must.NoError(t, c.table(noon).PutNode(t.Context(), allocator.NodeState{Name: "host-2", Version: "1.0.0", GPUs: []allocator.GPUID{gpu}}))
+		must.NoError(t, c.table(noon).PutNode(t.Context(), allocator.NodeState{Name: "host-1", Version: "1.0.0", GPUs: []allocator.GPUID{}}))
+		must.NoError(t, c.table(noon).PutGPU(t.Context(), gpu, allocator.GPUState{Node: "host-2", UnitMiB: 1024, Units: 8, MemoryMiB: 8192}))
+	}
 	for name, test := range map[string]struct {
 		wrong func(*clinic)
 		after time.Duration
@@ -117,6 +123,9 @@ func TestDiagnose(t *testing.T) {
 		"allocation ended, container runs":      {wrong: ended},
 		"node lost":                             {wrong: seq(lost, elsewhere), kind: doctor.Leak},
 		"node lost and back without container":  {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
+		"node lost, its GPU is in another":      {wrong: seq(lost, elsewhere, moved), kind: doctor.Leak, safe: true},
+		"node renamed, task runs":               {wrong: seq(elsewhere, moved)},
+		"allocation unknown, GPU elsewhere":     {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
 		"allocation unknown":                    {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
 		"allocation unknown, looked on node":    {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
 		"task ended long ago":                   {wrong: seq(noContainer, func(c *clinic) { c.task(func(t *doctor.Task) { t.Running, t.Ended = false, true }) }), kind: doctor.Leak, safe: true},
@@ -164,6 +173,15 @@ func TestDiagnose(t *testing.T) {
 		"lease lost":                  {wrong: func(c *clinic) { c.put(allocator.NodeKey("host-1"), leased) }, kind: doctor.DeadNode},
 		"silent for long, no lease":   {wrong: func(*clinic) {}, after: time.Hour, kind: doctor.DeadNode},
 		"silent for a moment":         {wrong: func(*clinic) {}, after: 5 * time.Minute},
+		"GPU smaller than its claims": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":300,"unit_mib":1024,"units":2}`)
+		}, kind: doctor.Overclaim},
+		"GPU whose driver keeps a little more": {wrong: func(c *clinic) {
+			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":8,"unit_mib":1024,"units":2}`)
+		}},
+		"no driver on the node": {wrong: func(c *clinic) {
+			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"1.0.0","last_seen":"2026-01-02T12:00:00Z","gpus":[],"fault":"Driver Not Loaded"}`)
+		}, kind: doctor.Blind},
 		"another version": {wrong: func(c *clinic) {
 			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"0.9.0","last_seen":"2026-01-02T12:00:00Z"}`)
 		}, kind: doctor.Skew},

@@ -17,6 +17,8 @@ const (
 	Overlap    Kind = "overlap"      // units that two tasks were given
 	Unreadable Kind = "unreadable"   // a value that cannot be read
 	DeadNode   Kind = "dead node"    // a node that has lost its lease
+	Blind      Kind = "no NVML"      // a node that cannot read its GPUs
+	Overclaim  Kind = "overclaim"    // claims that exceed a GPU's memory
 	Skew       Kind = "version skew" // a node with another version than the rest
 )
 

@@ -58,3 +58,18 @@ func claimsOn(table *allocator.Snapshot, node string) (count int) {
 	}
 	return count
 }
+
+// current are the GPUs of which the table says what is so now: neither they nor their
+// nodes are gone.
+func (e Evidence) current() (gpus []allocator.GPU) {
+	nodes := map[string]allocator.NodeState{}
+	for _, node := range e.Table.Nodes {
+		nodes[node.Name] = node
+	}
+	for _, gpu := range e.Table.GPUs {
+		if node := nodes[gpu.State.Node]; !node.Lacks(gpu.ID) && !e.Table.IsDead(node, e.Now) {
+			gpus = append(gpus, gpu)
+		}
+	}
+	return gpus
+}

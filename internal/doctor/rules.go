@@ -23,7 +23,7 @@ const (
 func Diagnose(e Evidence) []Finding {
 	var all []Finding
 	for _, rule := range []func(Evidence) []Finding{
-		unreadable, overlaps, leaks, phantoms, squatters, deadNodes, nameless, skews,
+		unreadable, overlaps, leaks, phantoms, squatters, overclaims, deadNodes, nameless, blind, skews,
 	} {
 		all = append(all, rule(e)...)
 	}
@@ -63,6 +63,9 @@ func leaks(e Evidence) (found []Finding) {
 			if what == "" {
 				continue
 			}
+			if node := e.movedTo(gpu, claim); node != "" && e.lost(claim) {
+				what, proven = fmt.Sprintf("%s, and the GPU is in node %s now", what, node), true
+			}
 			f := Finding{
 				Kind: Leak, Node: claim.NodeName, GPU: gpu.ID, Task: claim.Owner.String(), Key: allocator.ClaimsKey(gpu.ID),
 				What: fmt.Sprintf("units %s are claimed, but %s", claim.Units, what),
@@ -82,6 +85,24 @@ func leaks(e Evidence) (found []Finding) {
 	}
 	return found
 }
+
+// movedTo names the living node that reports a GPU, if it is not the claim's: a GPU is
+// in one machine.
+func (e Evidence) movedTo(gpu allocator.GPU, claim allocator.Claim) string {
+	reporter := gpu.State.Node
+	if reporter == "" || claim.NodeName == "" || claim.IsOn(reporter) {
+		return ""
+	}
+	for _, node := range e.Table.Nodes {
+		if node.Name == reporter && !node.Lacks(gpu.ID) && !e.Table.IsDead(node, e.Now) {
+			return reporter
+		}
+	}
+	return ""
+}
+
+// lost reports whether Nomad has lost the node of a claim's allocation.
+func (e Evidence) lost(claim allocator.Claim) bool { return e.Nomad.allocs()[claim.Alloc].Lost }
 
 // gone says why a claim's task is no more; "" if it may be there. It is proven
 // if the task's own client or engine says so.
@@ -155,20 +176,12 @@ func phantoms(e Evidence) (found []Finding) {
 // parts, as allocator.GPU.Unexplained has them and `status` shows them. What is
 // written of a GPU that is gone, or whose node is, is old.
 func squatters(e Evidence) (found []Finding) {
-	nodes := map[string]allocator.NodeState{}
-	for _, node := range e.Table.Nodes {
-		nodes[node.Name] = node
-	}
-	for _, gpu := range e.Table.GPUs {
+	for _, gpu := range e.current() {
 		add := func(what, why string) {
 			found = append(found, Finding{
 				Kind: Squatter, Node: gpu.State.Node, GPU: gpu.ID, What: what, Why: why,
 				Do: "see with nvidia-smi on the node whose processes they are; end them, or take a slice for them with `nomad-gpu-mem claim`",
 			})
-		}
-		node := nodes[gpu.State.Node]
-		if node.Lacks(gpu.ID) || e.Table.IsDead(node, e.Now) {
-			continue
 		}
 		unmanaged, unattributed := gpu.Unexplained()
 		if unmanaged > 0 {
@@ -195,6 +208,11 @@ func deadNodes(e Evidence) (found []Finding) {
 		what += fmt.Sprintf("it was last seen %s", node.LastSeen.Format(time.RFC3339))
 		if claims := claimsOn(e.Table, node.Name); claims > 0 {
 			what += fmt.Sprintf("; %d claims are on it", claims)
+		}
+		for _, gpu := range e.Table.GPUs {
+			if now := gpu.State.Node; now != "" && now != node.Name && slices.Contains(node.GPUs, gpu.ID) {
+				what += fmt.Sprintf("; its GPU %s is reported by node %s now: was it replaced or renamed?", gpu.ID, now)
+			}
 		}
 		found = append(found, Finding{
 			Kind: DeadNode, Node: node.Name, Key: allocator.NodeKey(node.Name), What: what,

@@ -11,7 +11,7 @@ func (d *device) describe(gpu *GPU) {
 	if pci := may(d, "nvmlDeviceGetPciInfo_v3", d.GetPciInfo); pci != nil {
 		gpu.PCIBusID = busID(*pci)
 	}
-	gpu.NUMANode = d.numaNode()
+	gpu.NUMANode = d.numaNode(gpu.PCIBusID)
 	gpu.ComputeCapability = may(d, "nvmlDeviceGetCudaComputeCapability", func() (Version, nvml.Return) {
 		major, minor, ret := d.GetCudaComputeCapability()
 		return Version{major, minor}, ret
@@ -71,6 +71,8 @@ func (d *device) measureErrors(gpu *GPU) {
 		return Rows{Pending: pending, Failed: failed}, ret
 	})
 	gpu.RetiredPagesPending = enabled(may(d, "nvmlDeviceGetRetiredPagesPendingStatus", d.GetRetiredPagesPendingStatus))
+	gpu.Recovery = d.recovery()
+	gpu.Fabric = d.fabric()
 }
 
 // errorsIn counts uncorrected errors of one kind of memory.
@@ -97,16 +99,6 @@ func busID(pci nvml.PciInfo) string {
 		b.WriteByte(byte(c))
 	}
 	return b.String()
-}
-
-// numaNode is nil on a machine with one memory node, where NVML says so with
-// all bits set.
-func (d *device) numaNode() *int {
-	node := may(d, "nvmlDeviceGetNumaNodeId", d.GetNumaNodeId)
-	if node == nil || uint32(*node) == ^uint32(0) {
-		return nil
-	}
-	return node
 }
 
 // laneMBps is the bandwidth of one PCIe lane in MB/s, by generation, after

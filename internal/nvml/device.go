@@ -60,7 +60,7 @@ func mayBe[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 
 // failed keeps who the GPU is and drops all that was read half.
 func (g GPU) failed(err error) GPU {
-	return GPU{UUID: g.UUID, Index: g.Index, Parent: g.Parent, Name: g.Name, Err: err}
+	return GPU{UUID: g.UUID, Index: g.Index, Parent: g.Parent, GPUInstance: g.GPUInstance, Name: g.Name, Err: err}
 }
 
 // canMIG reports whether the GPU has a MIG mode at all.
@@ -112,9 +112,9 @@ func readInstance(d *device, parent GPU) GPU {
 	instance.Parent, instance.MIGEnabled = parent.UUID, false
 	instance.UtilizationPct, instance.MemoryBusyPct = nil, nil
 	instance.UUID = must(d, "nvmlDeviceGetUUID", d.GetUUID)
+	instance.GPUInstance = may(d, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId)
 	instance.Name = d.name()
 	instance.MIGProfile = migProfile(instance.Name)
-	instance.GPUInstance = may(d, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId)
 	d.readMemory(&instance)
 	if d.err != nil {
 		return instance.failed(d.err)

@@ -19,6 +19,7 @@ type session struct {
 type library struct {
 	nvml.Interface
 	functions sync.Map // name to whether the loaded library has it
+	sysfs     string   // where the kernel describes PCI devices
 }
 
 // has reports whether the loaded library has a function. Looking that up costs

@@ -3,6 +3,7 @@ package nvml
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,17 +28,28 @@ type Reader struct {
 
 // NewReader returns a Reader for the library at path, or the one that the
 // dynamic linker finds if path is empty. Nothing is loaded yet.
-func NewReader(path string) *Reader {
+func NewReader(path string, options ...Option) *Reader {
 	if path == "" {
 		path = DefaultLibrary
 	}
-	return &Reader{
-		session: session{path: path, library: &library{Interface: nvml.New(nvml.WithLibraryPath(path))}},
+	r := &Reader{
+		session: session{path: path, library: &library{Interface: nvml.New(nvml.WithLibraryPath(path)), sysfs: "/sys"}},
 		turn:    make(chan struct{}, 1),
 		seen:    map[int][]GPU{},
 		xids:    xidWatch{inbox: &xidInbox{}},
 	}
+	for _, option := range options {
+		option(r)
+	}
+	return r
 }
+
+// Option changes how a Reader works.
+type Option func(*Reader)
+
+// WithSysfs makes the Reader look for the kernel's description of PCI devices in
+// another place than /sys.
+func WithSysfs(dir string) Option { return func(r *Reader) { r.session.library.sysfs = dir } }
 
 // Snapshot reads every GPU. It returns when all have answered or when ctx
 // ends, whichever is first; a GPU that has not answered by ctx's deadline has
@@ -81,30 +93,39 @@ func listening(gpus []GPU) []string {
 	return uuids
 }
 
-// closeTimeout bounds what Close waits for NVML.
+// closeTimeout bounds what Release waits for NVML.
 const closeTimeout = 2 * time.Second
 
 // Close ends the NVML session. If a call is stuck in it, the session lasts as
 // long as the process does.
-func (r *Reader) Close() {
+func (r *Reader) Close() { _ = r.Release() }
+
+// Release ends the NVML session, which keeps every GPU open, so that a GPU can be
+// reset. The next snapshot opens another one. The error matches ErrHung if a call
+// is stuck in the session.
+func (r *Reader) Release() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
-	r.endSession(ctx)
+	if !r.endSession(ctx) {
+		return fmt.Errorf("the NVML session cannot be ended: %w", ErrHung)
+	}
+	return nil
 }
 
-// endSession ends the session, but not under a call.
-func (r *Reader) endSession(ctx context.Context) {
+// endSession ends the session, but not under a call. It reports whether it has ended.
+func (r *Reader) endSession(ctx context.Context) bool {
 	if !r.xids.endWithin(ctx) || r.node.busy() || r.gpusBusy() {
-		return
+		return false
 	}
 	r.node.start(ctx, r.session.library, func(*probe) nodeReading {
 		r.session.end()
 		return nodeReading{}
 	})
-	_, _ = r.node.wait(ctx)
+	_, err := r.node.wait(ctx)
 	r.gpus = nil // the next session may find other GPUs, or another driver
+	return err == nil
 }
 
 // readNode opens the session if need be and asks what is not about one GPU.

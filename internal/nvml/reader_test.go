@@ -18,7 +18,7 @@ import (
 func state(gpus ...fakenvml.GPU) fakenvml.State { return fakenvml.State{GPUs: gpus} }
 
 func open(t *testing.T, m *fakenvml.Machine) *nvml.Reader {
-	r := nvml.NewReader(m.Library)
+	r := nvml.NewReader(m.Library, nvml.WithSysfs(t.TempDir())) // not this machine's
 	t.Cleanup(r.Close)
 	return r
 }
@@ -101,9 +101,10 @@ func TestDriverWithoutOptionalFunctions(t *testing.T) {
 		must.Nil(t, s.GPUs[0].Memory.ReservedMiB)
 		must.Nil(t, s.GPUs[0].Processes)
 		must.Nil(t, s.GPUs[0].NUMANode)
-	}, "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetNumaNodeId", "nvmlDeviceGetMigMode",
+	}, "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryAffinity", "nvmlDeviceGetMigMode",
 		"nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
-		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+		"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetFieldValues")
 }
 
 func TestOneGPUFails(t *testing.T) {
@@ -372,3 +373,41 @@ func eventually(t *testing.T, so func() bool) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// A GPU can be reset while the session is closed. The next reading opens another one.
+func TestReleaseEndsTheSession(t *testing.T) {
+	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
+		r := open(t, m)
+		well := state(fakenvml.NewGPU(1, "NVIDIA A30", 24576))
+		noMore := well
+		noMore.Fail = map[string]string{"nvmlInit*": "NO_PERMISSION"}
+		m.Set(well)
+		snapshot(t, r)
+		m.Set(noMore)
+		snapshot(t, r) // there is a session
+
+		must.NoError(t, r.Release())
+		must.NoError(t, r.Release())
+		_, err := r.Snapshot(t.Context())
+		must.ErrorContains(t, err, "Insufficient Permissions")
+		m.Set(well)
+		snapshot(t, r)
+	})
+}
+
+func TestReleaseUnderAHangingCall(t *testing.T) {
+	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
+		r := open(t, m)
+		stuck := fakenvml.NewGPU(1, "NVIDIA A30", 24576)
+		stuck.Hang = []string{"nvmlDeviceGetName"}
+		m.Set(state(stuck))
+		_, err := readAtMost(r, 300*time.Millisecond)
+		must.NoError(t, err)
+		must.ErrorIs(t, r.Release(), nvml.ErrHung)
+		stuck.Hang = nil
+		m.Set(state(stuck))
+		for r.Release() != nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}

@@ -29,8 +29,8 @@ type GPU struct {
 	Index int
 
 	// Err says why the GPU cannot be read. UUID is then the one last seen at
-	// this index, or empty if none was; nothing else is set but Index, Parent
-	// and Name.
+	// this index, or empty if none was; nothing else is set but Index, Parent,
+	// GPUInstance and Name.
 	Err error
 
 	Name       string // "NVIDIA A100 80GB PCIe"
@@ -38,7 +38,8 @@ type GPU struct {
 	MIGProfile string // "1g.10gb", if this is a MIG instance
 
 	// GPUInstance is the number of the MIG GPU instance that a MIG instance is
-	// part of; its Xids name it.
+	// part of. Its Xids name it, and memory belongs to it: compute instances of one
+	// GPU instance share it.
 	GPUInstance *int
 
 	// MIGEnabled marks a GPU in MIG mode. No program can use it as a whole,
@@ -51,7 +52,7 @@ type GPU struct {
 	// Of a MIG instance, what follows is the physical GPU's.
 
 	PCIBusID          string // "00000000:1A:00.0"
-	NUMANode          *int
+	NUMANode          *int   // the host's memory node that the GPU is near to
 	ComputeCapability *Version
 
 	BAR1MiB           *uint64
@@ -81,6 +82,13 @@ type GPU struct {
 	// Rows is what became of defective rows of memory, on GPUs that replace
 	// them. Those contain most memory errors and go on.
 	Rows *Rows
+
+	// Recovery is what the driver asks an operator to do, on drivers that judge the
+	// GPU's errors themselves.
+	Recovery *RecoveryAction
+
+	// Fabric is how far the GPU's registration with the NVLink fabric is.
+	Fabric *FabricState
 }
 
 // Rows tells of a GPU's replacement of defective rows of memory.

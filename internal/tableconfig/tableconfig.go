@@ -5,12 +5,7 @@ package tableconfig
 
 import (
 	"fmt"
-	"net/url"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 )
@@ -34,9 +29,17 @@ type Config struct {
 
 	// Consul. What is empty comes from the environment variables that all
 	// Consul clients read (CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, ...).
-	Address string `codec:"address"` // "127.0.0.1:8500", "https://consul.example:8501", "unix:///path"
-	Token   string `codec:"token"`
-	Prefix  string `codec:"prefix"` // of all keys, without slashes at its ends
+	Address       string `codec:"address"` // "127.0.0.1:8500", "https://consul.example:8501", "unix:///path"
+	Token         string `codec:"token"`
+	TokenFile     string `codec:"token_file"` // read again whenever it changes
+	Prefix        string `codec:"prefix"`     // of all keys, without slashes at its ends
+	CAFile        string `codec:"ca_file"`
+	CertFile      string `codec:"cert_file"`
+	KeyFile       string `codec:"key_file"`
+	TLSServerName string `codec:"tls_server_name"` // the name in the server's certificate, if not the address's host
+	Namespace     string `codec:"namespace"`       // of Consul Enterprise, as is Partition
+	Partition     string `codec:"partition"`
+	Datacenter    string `codec:"datacenter"` // the agent's if empty
 
 	// File.
 	Path string `codec:"path"`
@@ -49,13 +52,18 @@ func Default() Config {
 
 // Spec is the schema of the table block's body.
 func Spec() *hclspec.Spec {
-	return hclspec.NewObject(map[string]*hclspec.Spec{
-		"store":   withDefault("store", DefaultStore),
-		"address": hclspec.NewAttr("address", "string", false),
-		"token":   hclspec.NewAttr("token", "string", false),
-		"prefix":  withDefault("prefix", DefaultPrefix),
-		"path":    withDefault("path", DefaultPath),
-	})
+	all := map[string]*hclspec.Spec{
+		"store":  withDefault("store", DefaultStore),
+		"prefix": withDefault("prefix", DefaultPrefix),
+		"path":   withDefault("path", DefaultPath),
+	}
+	for _, name := range []string{
+		"address", "token", "token_file", "ca_file", "cert_file", "key_file", "tls_server_name",
+		"namespace", "partition", "datacenter",
+	} {
+		all[name] = hclspec.NewAttr(name, "string", false)
+	}
+	return hclspec.NewObject(all)
 }
 
 func withDefault(name, value string) *hclspec.Spec {
@@ -92,50 +100,4 @@ func (c Config) Validate() error {
 	default:
 		return fmt.Errorf("table.store = %q: want %q or %q", c.Store, StoreConsul, StoreFile)
 	}
-}
-
-func (c Config) validateConsul() error {
-	if c.Prefix == "" || c.Prefix != strings.Trim(c.Prefix, "/") || strings.Contains(c.Prefix, "//") {
-		return fmt.Errorf("table.prefix = %q: want a Consul KV path without slashes at its ends", c.Prefix)
-	}
-	if !addressable(c.Prefix) {
-		return fmt.Errorf("table.prefix = %q: Consul cannot be asked for keys with \".\" or \"..\" between slashes, or with what cannot be seen", c.Prefix)
-	}
-	if !validAddress(c.Address) {
-		return fmt.Errorf("table.address = %q: want host:port, an http or https URL, or unix:///path", c.Address)
-	}
-	return nil
-}
-
-// addressable reports whether what is written below a prefix is also found there:
-// reads name keys in a URL's path, of which servers take out some elements.
-func addressable(prefix string) bool {
-	for element := range strings.SplitSeq(prefix, "/") {
-		if element == "." || element == ".." {
-			return false
-		}
-	}
-	return utf8.ValidString(prefix) && !strings.ContainsFunc(prefix, unicode.IsControl)
-}
-
-// validAddress reports whether the Consul client can make something of the
-// address. Empty is for the environment to say.
-func validAddress(address string) bool {
-	scheme, rest, isURL := strings.Cut(address, "://")
-	switch {
-	case address == "":
-		return true
-	case !isURL:
-		rest = address
-	case scheme == "unix":
-		return filepath.IsAbs(rest)
-	case scheme != "http" && scheme != "https":
-		return false
-	}
-	u, err := url.Parse("http://" + rest)
-	if err != nil || u.Hostname() == "" || strings.ContainsAny(rest, " \t\n") {
-		return false
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	return u.Port() == "" || err == nil && port > 0
 }

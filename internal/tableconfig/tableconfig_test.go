@@ -23,6 +23,16 @@ func TestValidate(t *testing.T) {
 		{"prefix with a tab", func(c *Config) { c.Prefix = "gpu\tmem" }, `table.prefix = "gpu\tmem"`},
 		{"prefix that is no text", func(c *Config) { c.Prefix = "gpu\xff" }, `table.prefix = "gpu\xff"`},
 		{"prefix with signs", func(c *Config) { c.Prefix = "a b/ü?#%+..c" }, ""},
+		{"two tokens", func(c *Config) { c.Token, c.TokenFile = "t", "/run/token" }, "table.token and table.token_file"},
+		{"relative token file", func(c *Config) { c.TokenFile = "token" }, `table.token_file = "token"`},
+		{"certificate without key", func(c *Config) { c.CertFile = "/c.pem" }, `table.cert_file = "/c.pem"`},
+		{"TLS without https", func(c *Config) { c.Address, c.CAFile = "http://consul:8500", "/ca.pem" }, `table.ca_file = "/ca.pem" has no effect`},
+		{"TLS over a socket", func(c *Config) { c.Address, c.TLSServerName = "unix:///consul", "consul" }, "table.tls_server_name"},
+		{"TLS", func(c *Config) {
+			c.Address, c.CAFile, c.CertFile, c.KeyFile = "https://consul:8501", "/ca.pem", "/c.pem", "/k.pem"
+			c.TLSServerName, c.TokenFile = "server.dc1.consul", "/run/token"
+			c.Namespace, c.Partition, c.Datacenter = "team-a", "gpus", "dc2"
+		}, ""},
 		{"deep prefix", func(c *Config) { c.Prefix = "teams/ml/gpu-mem" }, ""},
 	} {
 		c := Default()

@@ -27,7 +27,9 @@
 //	process = 4242 1024      PID and MiB, or n/a; once per process; also
 //	                         graphics_process and mps_process
 //	pci_bus_id = 00000000:1A:00.0
-//	minor = 0                numa_node = 0           compute_capability = 8.0
+//	minor = 0                compute_capability = 8.0
+//	numa_node = 2            of GPUs whose own memory is a node of the host
+//	memory_affinity = 0      the host's memory node that the GPU is near to
 //	bar1 = 65536             MiB
 //	power = 45000            power_limit = 300000    mW
 //	temperature = 34         °C
@@ -39,6 +41,9 @@
 //	ecc_uncorrected = 0      volatile uncorrected errors; also ecc_l1, ecc_l2,
 //	                         ecc_memory
 //	remapped_rows = well     or pending, or failed
+//	recovery_action = 1      what the driver asks for: 0 nothing, 1 a reset, 2 a
+//	                         reboot, ... (nvmlDeviceGpuRecoveryAction_t)
+//	fabric = completed       of the NVLink fabric; or not_started, in_progress, failed
 //	mig = on                 the GPU supports MIG, which is on or off
 //	gpu_instance, compute_instance    IDs, of a [mig]
 //

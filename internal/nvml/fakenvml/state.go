@@ -54,7 +54,7 @@ func NewGPU(number int, name string, memoryMiB uint64) GPU {
 		More: map[string]string{
 			"bar1": "256", "power": "30500", "power_limit": "300000", "temperature": "34", "utilization": "12 3",
 			"sm_clock": "210", "memory_clock": "405", "max_sm_clock": "1410", "max_memory_clock": "1593",
-			"pcie_generation": "4", "pcie_width": "16", "compute_capability": "8.0", "numa_node": "0",
+			"pcie_generation": "4", "pcie_width": "16", "compute_capability": "8.0", "memory_affinity": "0",
 			"persistence_mode": "on", "display": "off", "ecc_mode": "on", "ecc_uncorrected": "0",
 			"ecc_l1": "0", "ecc_l2": "0", "ecc_memory": "0", "encoder": "4", "decoder": "5",
 		},

@@ -1,0 +1,82 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+)
+
+// PutGPU records a GPU's state, if it differs from the recorded one in more
+// than the time. A physical GPU is in one machine: the state that another node
+// wrote is replaced once that node is gone, or no longer finds the GPU. Before
+// that the error matches ErrOtherNode. An unreadable state is never replaced: the
+// error matches ErrUnreadable.
+func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
+	if gpu == "" || state.Node == "" {
+		return fmt.Errorf("state of GPU %q on node %q: both are needed: %w", gpu, state.Node, ErrInvalid)
+	}
+	if err := state.check(); err != nil { // nobody could read it
+		return fmt.Errorf("state of GPU %s: %w: %w", gpu, err, ErrInvalid)
+	}
+	other, err := t.putGPU(ctx, gpu, state, "")
+	if err != nil || other.Node == "" {
+		return err
+	}
+	left, err := t.hasLeft(ctx, gpu, other)
+	if err != nil {
+		return fmt.Errorf("GPU %s: whether node %q still has it: %w", gpu, other.Node, err)
+	}
+	if left {
+		if other, err = t.putGPU(ctx, gpu, state, other.Node); err != nil || other.Node == "" {
+			return err
+		}
+	}
+	return fmt.Errorf("GPU %s is reported by node %q and by node %q, and a GPU is in one machine: two nodes cannot share a GPU "+
+		"or a host name; if it was moved, node %q takes it over when node %q has lost its lease: %w",
+		gpu, other.Node, state.Node, state.Node, other.Node, ErrOtherNode)
+}
+
+// putGPU writes a state over one of the same node or of the node instead. It returns
+// the state that is another's, and was left.
+func (t *Table) putGPU(ctx context.Context, gpu GPUID, state GPUState, instead string) (other GPUState, err error) {
+	err = put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
+		other = GPUState{}
+		if exists && old.Node != state.Node && old.Node != instead {
+			other = old
+			return old, false, nil
+		}
+		state.unknown, state.UpdatedAt = old.unknown, old.UpdatedAt
+		if same, err := sameJSON(old, state); err != nil || exists && same {
+			return old, false, err
+		}
+		state.UpdatedAt = t.now()
+		return state, true, nil
+	})
+	return other, err
+}
+
+// hasLeft reports whether the node that wrote a GPU's state is gone, or says that it
+// no longer finds the GPU. A node whose own state was deleted is gone if it has been
+// silent for long: a living one writes it again within a heartbeat.
+func (t *Table) hasLeft(ctx context.Context, gpu GPUID, state GPUState) (bool, error) {
+	node, err := t.Node(ctx, state.Node)
+	if err != nil {
+		return false, err
+	}
+	lease, err := t.store.Get(ctx, leaseKey(state.Node))
+	if err != nil {
+		return false, err
+	}
+	now := t.now()
+	switch {
+	case node.Lacks(gpu):
+		return true, nil
+	case lease.Version != 0:
+		return false, nil
+	case node.Name == "":
+		return now.Sub(state.UpdatedAt) > Silence, nil
+	case node.LeaseSeconds > 0: // a lease that was lost for a moment is taken again with the next heartbeat
+		return now.Sub(node.LastSeen) > LeaseTime, nil
+	default:
+		return now.Sub(node.LastSeen) > Silence, nil
+	}
+}

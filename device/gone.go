@@ -1,0 +1,42 @@
+package device
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// hostNamespace is the kernel's name for the PID namespace that it starts with.
+const hostNamespace = "pid:[4026531836]"
+
+// seesAll reports whether proc shows all processes of the host: it is of the host's PID
+// namespace, and none are hidden. Only there does a process that is not found not
+// exist.
+func seesAll(proc string) bool {
+	namespace, err := os.Readlink(filepath.Join(proc, "self/ns/pid"))
+	if err != nil || namespace != hostNamespace {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(proc, "1"))
+	return err == nil
+}
+
+// isGone reports whether there is no process with this folder of proc, or one that has
+// ended and was not waited for.
+func isGone(dir string) bool {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	// After the name, which is in brackets and may hold any character: the state, and
+	// 17 fields later the number of threads. The first thread of a process can end
+	// before the others.
+	after := strings.LastIndexByte(string(stat), ')')
+	if err != nil || after < 0 {
+		return false
+	}
+	fields := strings.Fields(string(stat[after+1:]))
+	return len(fields) > 17 && (fields[0] == "Z" || fields[0] == "X") && (fields[17] == "0" || fields[17] == "1")
+}

@@ -1,0 +1,28 @@
+package device
+
+import (
+	"os"
+	"path/filepath"
+
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// underWSL reports whether the GPUs are reached through the host of WSL.
+func underWSL(dev string) bool {
+	exists := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dev, name))
+		return err == nil
+	}
+	return exists("dxg") && !exists("nvidiactl")
+}
+
+// hideProcesses leaves out what NVML says of processes. Under WSL their PIDs belong to
+// another machine, and their use is not told: only the total of a GPU counts.
+func hideProcesses(s *nvml.Snapshot) {
+	if s == nil {
+		return
+	}
+	for i := range s.GPUs {
+		s.GPUs[i].Processes = nil
+	}
+}

@@ -1,0 +1,36 @@
+package doctor
+
+import "fmt"
+
+// overclaims are GPUs whose claims exceed their memory.
+func overclaims(e Evidence) (found []Finding) {
+	for _, gpu := range e.current() {
+		over := gpu.Overclaimed()
+		if over == 0 {
+			continue
+		}
+		found = append(found, Finding{
+			Kind: Overclaim, Node: gpu.State.Node, GPU: gpu.ID,
+			What: fmt.Sprintf("its claims are %d MiB larger than the memory that it has to give: %d MiB less %d MiB kept back",
+				over, gpu.State.MemoryMiB, gpu.State.ReservedMiB),
+			Why: "its tasks may run out of memory, each within its slice",
+			Do:  "stop a task on it, and see why the GPU became smaller: the driver, ECC, MIG or reserved_memory",
+		})
+	}
+	return found
+}
+
+// blind are living nodes that cannot read their GPUs.
+func blind(e Evidence) (found []Finding) {
+	for _, node := range e.Table.Nodes {
+		if node.Fault == "" || e.Table.IsDead(node, e.Now) {
+			continue
+		}
+		found = append(found, Finding{
+			Kind: Blind, Node: node.Name, What: "its GPUs cannot be read: " + node.Fault,
+			Why: "no task can be placed on them; tasks that run on them go on",
+			Do:  "see with nvidia-smi on the node what the driver lacks; if library and driver differ in version, restart the Nomad agent, or reboot",
+		})
+	}
+	return found
+}
