@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -88,13 +89,14 @@ func localContainers(ctx context.Context) (*doctor.Local, error) {
 		return nil, fmt.Errorf("asking Docker on this machine for its containers: %w", err)
 	}
 	name, err := os.Hostname()
-	local := &doctor.Local{Node: name}
+	id, unknown := engine.ID(ctx)
+	local := &doctor.Local{Node: name, Engine: id}
 	for _, c := range found {
 		local.Containers = append(local.Containers, doctor.Container{
 			Name: c.Name, Alloc: c.Alloc, Attempt: c.Attempt, GPUs: c.GPUs, Running: c.Running, Since: c.CreatedAt,
 		})
 	}
-	return local, err
+	return local, errors.Join(err, unknown)
 }
 
 // noticesTo writes what the table's store tells an operator to a log.

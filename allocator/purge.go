@@ -22,11 +22,11 @@ func (t *Table) PurgeKey(ctx context.Context, key string) error {
 }
 
 // PurgeNode deletes all that the table has of a node: its GPUs with their
-// claims, then the node. It must be certain that none of its tasks runs. Claims that
-// name another node stay, with the GPU's cordon: the GPU is there now, and their tasks
-// may run. If the node was seen after lastSeen it lives, and the error matches
+// claims, then the node. Claims that name another node stay, with the GPU's cordon: the
+// GPU is there now, and their tasks may run. So do those of which spare says that their
+// tasks may run; it may be nil. If the node was seen after lastSeen it lives, and the error matches
 // ErrConflict. It goes GPU by GPU: what was interrupted can be repeated.
-func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time) error {
+func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(Claim) bool) error {
 	entries, _, err := t.store.Watch(ctx, 0)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time) 
 	inUse := map[GPUID]*Ledger{} // what is left of ledgers that others have claims in
 	for _, record := range records {
 		if ledger, ok := record.value.(*Ledger); ok && record.err == nil && gpus[record.gpu] {
-			if left := ledger.without(name); len(left.Marks) > 0 {
+			if left := ledger.without(name, spare); len(left.Marks) > 0 {
 				inUse[record.gpu] = left
 			}
 		}
@@ -89,10 +89,13 @@ func (t *Table) purge(ctx context.Context, record record, version uint64, left *
 	return t.store.Apply(ctx, []Write{write})
 }
 
-// without returns a copy of the ledger that has the claims of other nodes only.
-func (l *Ledger) without(node string) *Ledger {
+// without returns a copy of the ledger without the node's claims, but for those to spare.
+func (l *Ledger) without(node string, spare func(Claim) bool) *Ledger {
 	left := l.clone()
 	for mark, claim := range l.Marks {
+		if spare != nil && spare(claim) {
+			continue
+		}
 		if claim.NodeName == "" || claim.IsOn(node) {
 			left.drop(mark)
 		}

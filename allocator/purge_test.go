@@ -34,11 +34,11 @@ func TestPurgeNode(t *testing.T) {
 		must.NoError(t, table.Claim(ctx, owner, allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf(gpu, 0)}))
 		must.NoError(t, table.Cordon(ctx, gpu, "for a test"))
 	}
-	must.ErrorIs(t, table.PurgeNode(ctx, "gone", noon.Add(-time.Minute)), allocator.ErrConflict) // seen later
+	must.ErrorIs(t, table.PurgeNode(ctx, "gone", noon.Add(-time.Minute), nil), allocator.ErrConflict) // seen later
 	must.Len(t, 2, claimsIn(t, table))
 
-	must.NoError(t, table.PurgeNode(ctx, "gone", noon))
-	must.NoError(t, table.PurgeNode(ctx, "gone", noon))
+	must.NoError(t, table.PurgeNode(ctx, "gone", noon, nil))
+	must.NoError(t, table.PurgeNode(ctx, "gone", noon, nil))
 	snapshot, err := table.Snapshot(ctx)
 	must.NoError(t, err)
 	must.Len(t, 1, snapshot.Nodes)
@@ -58,12 +58,30 @@ func TestPurgeNode_leaves_claims_of_other_nodes(t *testing.T) {
 		owner.NodeName = map[int]string{0: "gone", 1: "there"}[unit]
 		must.NoError(t, table.Claim(ctx, owner, allocator.Attempt{ID: "start"}, []allocator.Booking{bookingOf("GPU-1", unit)}))
 	}
-	must.NoError(t, table.PurgeNode(ctx, "gone", noon))
-	must.NoError(t, table.PurgeNode(ctx, "gone", noon))
+	must.NoError(t, table.PurgeNode(ctx, "gone", noon, nil))
+	must.NoError(t, table.PurgeNode(ctx, "gone", noon, nil))
 	must.Eq(t, []string{"new: 1 of GPU-1"}, claimsIn(t, table))
 	snapshot, err := table.Snapshot(ctx)
 	must.NoError(t, err)
 	must.SliceEmpty(t, snapshot.Nodes)
 	must.Eq(t, "", snapshot.GPUs[0].State.Node)
 	must.NotNil(t, snapshot.GPUs[0].Cordon)
+}
+
+// A task that may run keeps its claim, though its node has gone by another name since.
+func TestPurgeNode_spares_living_claims(t *testing.T) {
+	t.Parallel()
+	table, _ := newTable(t)
+	ctx := t.Context()
+	must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: "gone"}))
+	must.NoError(t, table.PutGPU(ctx, "GPU-1", allocator.GPUState{Node: "gone", UnitMiB: 1024, Units: 8}))
+	for unit, owner := range map[int]allocator.Owner{0: ownerOf("ended"), 1: ownerOf("running")} {
+		owner.NodeName = "gone"
+		must.NoError(t, table.Claim(ctx, owner, allocator.Attempt{ID: "start"}, []allocator.Booking{bookingOf("GPU-1", unit)}))
+	}
+	must.NoError(t, table.PurgeNode(ctx, "gone", noon, func(c allocator.Claim) bool { return c.Alloc == "running" }))
+	must.Eq(t, []string{"running: 1 of GPU-1"}, claimsIn(t, table))
+	snapshot, err := table.Snapshot(ctx)
+	must.NoError(t, err)
+	must.SliceEmpty(t, snapshot.Nodes)
 }

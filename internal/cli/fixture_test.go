@@ -101,10 +101,13 @@ func units(first, count int) allocator.UnitSet {
 	return set
 }
 
+// nodeID is Nomad's of all nodes.
+const nodeID = "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c"
+
 func owner(job, task, alloc, node string) allocator.Owner {
 	return allocator.Owner{
 		Namespace: "default", Job: job, Group: "main", Task: task,
-		Alloc: alloc + "-5f0e-4e6b-9a3c-2d1b0c9f8e7d", Node: "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c", NodeName: node,
+		Alloc: alloc + "-5f0e-4e6b-9a3c-2d1b0c9f8e7d", Node: nodeID, NodeName: node,
 	}
 }
 

@@ -57,7 +57,14 @@ func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, erro
 	if err != nil {
 		return nil, fmt.Errorf("asking Nomad at %s for its allocations: %w", client.Address(), err)
 	}
-	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs))}
+	nodes, _, err := client.Nodes().List((&api.QueryOptions{}).WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("asking Nomad at %s for its nodes: %w", client.Address(), err)
+	}
+	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs)), Nodes: make(map[string]bool, len(nodes))}
+	for _, node := range nodes {
+		evidence.Nodes[node.ID] = true
+	}
 	for _, stub := range stubs {
 		evidence.Allocs[stub.ID] = allocOf(stub)
 	}
@@ -68,7 +75,7 @@ func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 	alloc := doctor.Alloc{
 		Job: stub.JobID, NodeName: stub.NodeName,
 		Ended: stub.ClientStatus == api.AllocClientStatusComplete || stub.ClientStatus == api.AllocClientStatusFailed,
-		Lost:  stub.ClientStatus == api.AllocClientStatusLost || stub.ClientStatus == "unknown",
+		Lost:  stub.ClientStatus == api.AllocClientStatusLost, // "unknown" may come back
 		Tasks: map[string]doctor.Task{},
 	}
 	for name, state := range stub.TaskStates {

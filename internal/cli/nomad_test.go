@@ -35,7 +35,10 @@ func startNomad(t *testing.T) *fakeNomad {
 func (n *fakeNomad) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if r.URL.Query().Get("resources") != "true" {
+	if withResources := r.URL.Query().Get("resources") == "true"; r.URL.Path == "/v1/nodes" && !withResources {
+		_ = json.NewEncoder(w).Encode([]*api.NodeListStub{{ID: nodeID, Name: "gpu-node-1"}})
+		return
+	} else if !withResources {
 		http.Error(w, "without resources", http.StatusBadRequest)
 		return
 	}

@@ -12,7 +12,7 @@ import (
 type Table interface {
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	PurgeKey(ctx context.Context, key string) error
-	PurgeNode(ctx context.Context, name string, lastSeen time.Time) error
+	PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(allocator.Claim) bool) error
 }
 
 var _ Table = (*allocator.Table)(nil)
@@ -26,7 +26,7 @@ func (r Remedy) Apply(ctx context.Context, table Table) error {
 	case PurgeKey:
 		return table.PurgeKey(ctx, r.key)
 	case PurgeNode:
-		return table.PurgeNode(ctx, r.node, r.lastSeen)
+		return table.PurgeNode(ctx, r.node, r.lastSeen, r.spare)
 	default:
 		return fmt.Errorf("no remedy %q", r.Action)
 	}

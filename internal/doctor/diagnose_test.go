@@ -128,7 +128,16 @@ func TestDiagnose(t *testing.T) {
 		"allocation unknown, GPU elsewhere":     {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
 		"allocation unknown":                    {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
 		"allocation unknown, looked on node":    {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
-		"task ended long ago":                   {wrong: seq(noContainer, func(c *clinic) { c.task(func(t *doctor.Task) { t.Running, t.Ended = false, true }) }), kind: doctor.Leak, safe: true},
+		"of another cluster's node":             {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[string]bool{"other": true} })},
+		"of another cluster's node, of the same host name": {wrong: seq(unknown, noContainer, func(c *clinic) {
+			c.nomad.Nodes = map[string]bool{"other": true}
+		})},
+		"another engine's, of the same host name, no Nomad": {wrong: seq(noNomad, noContainer, func(c *clinic) {
+			must.NoError(t, c.table(noon.Add(-time.Hour)).Release(t.Context(), task, attempt, []allocator.GPUID{gpu}))
+			must.NoError(t, c.table(noon.Add(-time.Hour)).Claim(t.Context(), task, allocator.Attempt{ID: attempt, Engine: "engine-1"}, []allocator.Booking{booked}))
+			c.local.Engine = "engine-2"
+		})},
+		"task ended long ago": {wrong: seq(noContainer, func(c *clinic) { c.task(func(t *doctor.Task) { t.Running, t.Ended = false, true }) }), kind: doctor.Leak, safe: true},
 		"task ended just now": {wrong: seq(noContainer, func(c *clinic) {
 			c.task(func(t *doctor.Task) { t.Running, t.Ended, t.Since = false, true, noon })
 		})},
@@ -282,4 +291,30 @@ func TestNewerValueHasNoRemedy(t *testing.T) {
 	must.Len(t, 1, found)
 	must.Eq(t, doctor.Unreadable, found[0].Kind)
 	must.Eq(t, "", found[0].Remedy.Action)
+}
+
+// A node that is gone is purged, but for the claims of tasks that may run: it may have
+// another name by now.
+func TestPurgeSparesTasksThatMayRun(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*clinic){
+		"Nomad says so":      elsewhere,
+		"the engine says so": func(c *clinic) { c.nomad = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClinic(t)
+			change(c)
+			later := noon.Add(time.Hour)
+			found := c.diagnose(later)
+			must.Len(t, 1, found)
+			must.Eq(t, doctor.DeadNode, found[0].Kind)
+			must.StrContains(t, found[0].What, "the tasks of 1 of them may run")
+			must.NoError(t, found[0].Remedy.Apply(t.Context(), c.table(later)))
+			snapshot, err := c.table(later).Snapshot(t.Context())
+			must.NoError(t, err)
+			must.SliceEmpty(t, snapshot.Nodes)
+			must.Len(t, 1, snapshot.GPUs[0].Claims())
+		})
+	}
 }

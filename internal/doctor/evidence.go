@@ -19,6 +19,7 @@ type Evidence struct {
 // Nomad is what Nomad's servers know.
 type Nomad struct {
 	Allocs map[string]Alloc // by ID; all of them, in all namespaces
+	Nodes  map[string]bool  // IDs of all nodes
 }
 
 // Alloc is an allocation.
@@ -26,7 +27,7 @@ type Alloc struct {
 	Job      string
 	NodeName string
 	Ended    bool // its client said that all its tasks have ended
-	Lost     bool // its client is gone: nobody knows
+	Lost     bool // its node is lost: Nomad has given it up. A disconnected node's is not yet
 	Tasks    map[string]Task
 }
 
@@ -41,6 +42,7 @@ type Task struct {
 // Local is what this machine's container engine knows.
 type Local struct {
 	Node       string // this machine's host name, as in the table
+	Engine     string // ID of its container engine; empty if not known
 	Containers []Container
 }
 
@@ -68,7 +70,31 @@ func (l *Local) runs(claim allocator.Claim) bool {
 }
 
 // provesGone reports whether this machine is the claim's, and so the absence of
-// a container proves that the task is gone.
+// a container proves that the task is gone. Two machines may have one host name: where
+// the claim names its engine, that counts.
 func (l *Local) provesGone(claim allocator.Claim) bool {
-	return l != nil && claim.IsOn(l.Node) && !l.runs(claim)
+	if l == nil || l.runs(claim) {
+		return false
+	}
+	if claim.Engine != "" && l.Engine != "" {
+		return claim.Engine == l.Engine
+	}
+	return claim.IsOn(l.Node)
+}
+
+// isForeign reports whether the claim is of a node that this Nomad does not know: of
+// another cluster that uses the same table, or of a node that was removed long ago. Its
+// tasks are not Nomad's to judge.
+func (e Evidence) isForeign(claim allocator.Claim) bool {
+	return e.Nomad != nil && e.Nomad.Nodes != nil && claim.Node != "" && !e.Nomad.Nodes[claim.Node]
+}
+
+// mayLive reports whether Nomad or this machine's engine says that the claim's task may
+// run.
+func (e Evidence) mayLive(claim allocator.Claim) bool {
+	if e.Local.runs(claim) {
+		return true
+	}
+	alloc, known := e.Nomad.allocs()[claim.Alloc]
+	return known && !alloc.Ended && !alloc.Lost && !alloc.Tasks[claim.Task].Ended
 }

@@ -46,6 +46,7 @@ type Remedy struct {
 	key      string
 	node     string
 	lastSeen time.Time
+	spare    func(allocator.Claim) bool // claims that a purge leaves alone
 }
 
 // Action is what a remedy does.

@@ -50,13 +50,20 @@ func attemptsIn(table *allocator.Snapshot) map[attempt]bool {
 	return all
 }
 
-func claimsOn(table *allocator.Snapshot, node string) (count int) {
-	for _, gpu := range table.GPUs {
-		if gpu.State.Node == node {
-			count += len(gpu.Claims())
+// claimsOn counts the claims on a node's GPUs, and those of tasks that may run.
+func (e Evidence) claimsOn(node string) (count, living int) {
+	for _, gpu := range e.Table.GPUs {
+		if gpu.State.Node != node {
+			continue
+		}
+		for _, claim := range gpu.Claims() {
+			count++
+			if e.mayLive(claim) {
+				living++
+			}
 		}
 	}
-	return count
+	return count, living
 }
 
 // current are the GPUs of which the table says what is so now: neither they nor their

@@ -56,7 +56,7 @@ func unreadable(e Evidence) (found []Finding) {
 func leaks(e Evidence) (found []Finding) {
 	for _, gpu := range e.Table.GPUs {
 		for _, claim := range gpu.Claims() {
-			if claim.State != allocator.Claimed && claim.State != allocator.Running || e.Local.runs(claim) {
+			if claim.State != allocator.Claimed && claim.State != allocator.Running || e.Local.runs(claim) || e.isForeign(claim) {
 				continue
 			}
 			what, proven := e.gone(claim)
@@ -206,8 +206,11 @@ func deadNodes(e Evidence) (found []Finding) {
 			what = "it has lost its lease; "
 		}
 		what += fmt.Sprintf("it was last seen %s", node.LastSeen.Format(time.RFC3339))
-		if claims := claimsOn(e.Table, node.Name); claims > 0 {
+		if claims, living := e.claimsOn(node.Name); claims > 0 {
 			what += fmt.Sprintf("; %d claims are on it", claims)
+			if living > 0 {
+				what += fmt.Sprintf(", and the tasks of %d of them may run: those claims stay", living)
+			}
 		}
 		for _, gpu := range e.Table.GPUs {
 			if now := gpu.State.Node; now != "" && now != node.Name && slices.Contains(node.GPUs, gpu.ID) {
@@ -218,7 +221,7 @@ func deadNodes(e Evidence) (found []Finding) {
 			Kind: DeadNode, Node: node.Name, Key: allocator.NodeKey(node.Name), What: what,
 			Why:    "planners no longer use it; its claims stay, since nobody has proven that its tasks are gone",
 			Do:     "see why its device plugin does not report; if the node is lost for good, purge it with its GPUs and claims",
-			Remedy: Remedy{Action: PurgeNode, node: node.Name, lastSeen: node.LastSeen},
+			Remedy: Remedy{Action: PurgeNode, node: node.Name, lastSeen: node.LastSeen, spare: e.mayLive},
 		})
 	}
 	return found
@@ -245,7 +248,7 @@ func nameless(e Evidence) (found []Finding) {
 			What:   "the table has GPUs of it, and nothing of the node itself",
 			Why:    "if another node has these GPUs now, it cannot report them",
 			Do:     "see whether it is there; if it is lost for good, or was renamed, purge it with its GPUs and claims",
-			Remedy: Remedy{Action: PurgeNode, node: name},
+			Remedy: Remedy{Action: PurgeNode, node: name, spare: e.mayLive},
 		})
 	}
 	return found
