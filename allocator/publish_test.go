@@ -134,7 +134,7 @@ func TestTable_PutGPU_takes_over_from_a_node_that_is_gone(t *testing.T) {
 		state, err := table.State(t.Context(), gpu)
 		must.NoError(t, err)
 		must.Eq(t, "host-2", state.Node)
-		must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table), must.Sprint("whoever is gone must be proven to be"))
+		must.Eq(t, []string{"alloc-1: 0 of GPU-1"}, claimsIn(t, table), must.Sprint("claims are not touched"))
 	}
 }
 

@@ -14,7 +14,7 @@ func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 	if gpu == "" || state.Node == "" {
 		return fmt.Errorf("state of GPU %q on node %q: both are needed: %w", gpu, state.Node, ErrInvalid)
 	}
-	if err := state.check(); err != nil { // nobody could read it
+	if err := state.check(); err != nil { // no reader would accept it
 		return fmt.Errorf("state of GPU %s: %w: %w", gpu, err, ErrInvalid)
 	}
 	other, err := t.putGPU(ctx, gpu, state, "")

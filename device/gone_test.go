@@ -9,7 +9,7 @@ import (
 )
 
 // Where the plugin sees all processes, the memory of one that does not exist, or of a
-// zombie outside all containers, is no task's: it is not there to be sold.
+// zombie outside all containers, belongs to no task and must not be sold.
 func TestMemoryOfProcessesThatAreGoneIsWithheld(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "NVIDIA A30", 24576)

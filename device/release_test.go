@@ -38,7 +38,7 @@ func TestCordonForResetClosesTheSession(t *testing.T) {
 	}
 }
 
-// A cordon on another GPU counts meanwhile, and a session that hangs is told.
+// A cordon on another GPU counts meanwhile, and the health says that a session hangs.
 func TestCordonForResetWhileTheSessionHangs(t *testing.T) {
 	t.Parallel()
 	h, reader := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))

@@ -17,7 +17,7 @@ func underWSL(dev string) bool {
 }
 
 // hideProcesses leaves out what NVML says of processes. Under WSL their PIDs belong to
-// another machine, and their use is not told: only the total of a GPU counts.
+// another machine, and NVML does not report their use: only the total of a GPU counts.
 func hideProcesses(s *nvml.Snapshot) {
 	if s == nil {
 		return

@@ -38,8 +38,8 @@ func (h hostDevices) gpuNodes(gpus []allocator.GPUID) (nodes []container.DeviceM
 	return nodes
 }
 
-// sharesGPUs reports whether the host has one device node for all GPUs, as WSL has: who
-// is given one GPU can use each, whatever the NVIDIA runtime is told.
+// sharesGPUs reports whether the host has one device node for all GPUs, as WSL has: a
+// container with that node can use each GPU, whatever NVIDIA_VISIBLE_DEVICES says.
 func (h hostDevices) sharesGPUs() bool { return h.isNode("/dev/dxg") && !h.isNode("/dev/nvidiactl") }
 
 // isNode reports whether there is a character device.

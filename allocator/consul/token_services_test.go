@@ -15,7 +15,7 @@ import (
 )
 
 // A token is replaced and the old one deleted, as Vault does before a token
-// expires: claims, releases, the lease and those who follow the table go on.
+// expires: claims, releases, the lease and watches of the table keep working.
 func TestConsul_token_is_renewed(t *testing.T) {
 	t.Parallel()
 	const management = "11111111-2222-4333-8444-888888888888"

@@ -47,7 +47,7 @@ func writeToken(t *testing.T, file, token string) {
 	must.NoError(t, os.Rename(file+".new", file))
 }
 
-// notices collects what an operator is told.
+// notices collects the store's messages to an operator.
 type notices struct {
 	mu  sync.Mutex
 	all []string

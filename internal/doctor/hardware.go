@@ -28,7 +28,7 @@ func blind(e Evidence) (found []Finding) {
 		}
 		found = append(found, Finding{
 			Kind: Blind, Node: node.Name, What: "its GPUs cannot be read: " + node.Fault,
-			Why: "no task can be placed on them; tasks that run on them go on",
+			Why: "no task can be placed on them; running tasks keep running",
 			Do:  "see with nvidia-smi on the node what the driver lacks; if library and driver differ in version, restart the Nomad agent, or reboot",
 		})
 	}
