@@ -8,7 +8,7 @@ replace github.com/hashicorp/hcl => github.com/hashicorp/hcl v1.0.1-0.2020101614
 // Nomad's scheduler sorts as this version of the package does.
 replace golang.org/x/exp => golang.org/x/exp v0.0.0-20230321023759-10a507213a29
 
-replace github.com/hashicorp/nomad/api => github.com/hashicorp/nomad/api v0.0.0-20230718173136-3a687930bd3e
+replace github.com/hashicorp/nomad/api => github.com/hashicorp/nomad/api v0.0.0-20261016150620-df630b26e78a
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
@@ -92,9 +92,9 @@ require (
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/gorilla/websocket v1.5.0 // indirect
+	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware v1.4.0 // indirect
-	github.com/hashicorp/cronexpr v1.1.2 // indirect
+	github.com/hashicorp/cronexpr v1.1.3 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-bexpr v0.1.12 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
@@ -128,7 +128,6 @@ require (
 	github.com/huandu/xstrings v1.4.0 // indirect
 	github.com/imdario/mergo v0.3.13 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/ishidawataru/sctp v0.0.0-20191218070446-00ab2ac2db07 // indirect
 	github.com/jefferai/isbadcipher v0.0.0-20190226160619-51d2077c035f // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect

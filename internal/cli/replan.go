@@ -59,6 +59,9 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 	for _, one := range all {
 		name := clean(one.Namespace + "/" + one.Job)
 		switch {
+		case one.Error != "" && one.Report != nil && one.Report.Evaluation != "":
+			fmt.Fprintf(w, "%s: was submitted with new pins: %s\n", name, clean(one.Error))
+			continue
 		case one.Error != "":
 			fmt.Fprintf(w, "%s: left as it is: %s\n", name, clean(one.Error))
 			continue

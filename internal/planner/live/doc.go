@@ -8,6 +8,8 @@
 //   - site.go: Site, the two servers that are asked
 //   - read.go: the cluster at one moment
 //   - run.go: Plan and Run; a lost race is planned again
-//   - follow.go: an evaluation, until Nomad is done with it
+//   - register.go: what is submitted, and the source that goes with it
+//   - follow.go, deployment.go: an evaluation and a deployment, until Nomad is done with them
+//   - guard.go: a registered job that would lose something is not submitted again
 //   - replan.go: new pins for jobs that wait or whose list has become short
 package live

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/hashicorp/nomad/api"
@@ -48,8 +47,11 @@ func (s *Site) Replan(ctx context.Context, space string, only []string, options 
 		if errors.Is(err, errNotPlanned) && len(only) == 0 {
 			continue
 		}
+		if one == nil {
+			one = &Replanned{}
+		}
 		if err != nil {
-			one = &Replanned{Error: err.Error()}
+			one.Error = err.Error()
 		}
 		one.Job, one.Namespace = stub.ID, stub.Namespace
 		all = append(all, *one)
@@ -80,36 +82,66 @@ func (s *Site) jobs(ctx context.Context, space string, only []string) ([]*api.Jo
 }
 
 func (s *Site) replan(ctx context.Context, stub *api.JobListStub, options planner.Options, threshold int, dryRun bool) (*Replanned, error) {
-	q := (&api.QueryOptions{Namespace: stub.Namespace}).WithContext(ctx)
-	job, _, err := s.nomad.Jobs().Info(stub.ID, q)
+	text, err := s.stored(ctx, stub.Namespace, stub.ID)
 	if err != nil {
-		return nil, asked("read job "+stub.ID, err)
+		return nil, err
 	}
-	if whyNot := planner.MayReplan(job); whyNot != "" {
+	job, err := planner.ReadJob(text)
+	if err != nil {
+		return nil, err
+	}
+	if whyNot := planner.MayReplan(job.Job); whyNot != "" {
 		return nil, fmt.Errorf("%w: %s", errNotPlanned, whyNot)
 	}
-	cluster, err := s.read(ctx, job)
+	cluster, err := s.read(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	queued, err := s.queued(ctx, job)
+	queued, err := s.queued(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	one := &Replanned{Why: planner.NeedsPins(job, cluster, queued, threshold)}
+	one := &Replanned{Why: planner.NeedsPins(job.Job, cluster, queued, threshold)}
 	if len(one.Why) == 0 {
 		return one, nil
 	}
-	plan, err := planner.Make(job, cluster, options)
+	plan, err := planner.Make(job.Job, cluster, options)
 	if err != nil {
 		return nil, err
 	}
-	if one.Changed = changes(job, plan.Job); !one.Changed || dryRun {
-		one.Report = &Report{Plan: plan}
+	operations, err := job.Patch(plan)
+	if err != nil {
+		return nil, err
+	}
+	if one.Report, one.Changed = (&Report{Plan: plan}), len(operations) > 0; !one.Changed {
 		return one, nil
 	}
-	one.Report, err = s.Run(ctx, job, options)
+	if text, err = job.Apply(operations); err != nil {
+		return nil, err
+	}
+	if err := s.keepsAll(ctx, plan.Space, plan.ID, text); err != nil {
+		one.Changed = false
+		return one, err
+	}
+	if dryRun {
+		return one, nil
+	}
+	one.Report, err = s.resubmit(ctx, job, options)
 	return one, err
+}
+
+// resubmit submits a registered job with new pins, with the source that it was
+// submitted with, and sees whether Nomad has kept all of it.
+func (s *Site) resubmit(ctx context.Context, job *planner.Document, options planner.Options) (*Report, error) {
+	source, err := s.source(ctx, job.Job)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.Run(ctx, job, options, Submission{Source: source})
+	if err != nil {
+		return report, err
+	}
+	return report, s.keptAll(ctx, namespace(job.Job), *job.Job.ID, job)
 }
 
 // queued returns how many instances wait for a place, by group.
@@ -124,21 +156,4 @@ func (s *Site) queued(ctx context.Context, job *api.Job) (map[string]int, error)
 		queued[group] = count.Queued
 	}
 	return queued, nil
-}
-
-// changes reports whether a plan writes other pins than a job bears.
-func changes(job, planned *api.Job) bool {
-	for i, group := range job.TaskGroups {
-		other := planned.TaskGroups[i]
-		if !reflect.DeepEqual(group.Constraints, other.Constraints) || !reflect.DeepEqual(group.Affinities, other.Affinities) ||
-			!reflect.DeepEqual(group.Meta, other.Meta) {
-			return true
-		}
-		for t, task := range group.Tasks {
-			if task.Resources != nil && !reflect.DeepEqual(task.Resources.Devices, other.Tasks[t].Resources.Devices) {
-				return true
-			}
-		}
-	}
-	return false
 }
