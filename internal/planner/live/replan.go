@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
 
 	"nomad-gpu-mem/internal/planner"
 )
@@ -40,11 +41,21 @@ func (s *Site) Replan(ctx context.Context, space string, only []string, options 
 	if err != nil {
 		return nil, err
 	}
+	return s.replanEach(ctx, stubs, len(only) > 0, options, threshold, dryRun)
+}
+
+// replanEach plans jobs again. Those that cannot be planned again are passed over,
+// unless they were named.
+func (s *Site) replanEach(ctx context.Context, stubs []*api.JobListStub, named bool, options planner.Options, threshold int, dryRun bool) ([]Replanned, error) {
+	nodes, err := s.readNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	options.Replan = true
 	all := []Replanned{}
 	for _, stub := range stubs {
-		one, err := s.replan(ctx, stub, options, threshold, dryRun)
-		if errors.Is(err, errNotPlanned) && len(only) == 0 {
+		one, err := s.replan(ctx, stub, nodes, options, threshold, dryRun)
+		if errors.Is(err, errNotPlanned) && !named {
 			continue
 		}
 		if one == nil {
@@ -81,7 +92,7 @@ func (s *Site) jobs(ctx context.Context, space string, only []string) ([]*api.Jo
 	return stubs, nil
 }
 
-func (s *Site) replan(ctx context.Context, stub *api.JobListStub, options planner.Options, threshold int, dryRun bool) (*Replanned, error) {
+func (s *Site) replan(ctx context.Context, stub *api.JobListStub, nodes []*structs.Node, options planner.Options, threshold int, dryRun bool) (*Replanned, error) {
 	text, err := s.stored(ctx, stub.Namespace, stub.ID)
 	if err != nil {
 		return nil, err
@@ -93,41 +104,47 @@ func (s *Site) replan(ctx context.Context, stub *api.JobListStub, options planne
 	if whyNot := planner.MayReplan(job.Job); whyNot != "" {
 		return nil, fmt.Errorf("%w: %s", errNotPlanned, whyNot)
 	}
-	cluster, err := s.read(ctx, job.Job)
-	if err != nil {
-		return nil, err
-	}
 	queued, err := s.queued(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	one := &Replanned{Why: planner.NeedsPins(job.Job, cluster, queued, threshold)}
+	one := &Replanned{Why: planner.NeedsPins(job.Job, planner.Cluster{Nodes: nodes}, queued, threshold)}
 	if len(one.Why) == 0 {
 		return one, nil
 	}
+	return one, s.renew(ctx, job, one, options, dryRun)
+}
+
+// renew gives a registered job new pins, if there are better ones.
+func (s *Site) renew(ctx context.Context, job *planner.Document, one *Replanned, options planner.Options, dryRun bool) error {
+	cluster, err := s.read(ctx, job.Job)
+	if err != nil {
+		return err
+	}
 	plan, err := planner.Make(job.Job, cluster, options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	operations, err := job.Patch(plan)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if one.Report, one.Changed = (&Report{Plan: plan}), len(operations) > 0; !one.Changed {
-		return one, nil
+		return nil
 	}
-	if text, err = job.Apply(operations); err != nil {
-		return nil, err
+	text, err := job.Apply(operations)
+	if err != nil {
+		return err
 	}
 	if err := s.keepsAll(ctx, plan.Space, plan.ID, text); err != nil {
 		one.Changed = false
-		return one, err
+		return err
 	}
 	if dryRun {
-		return one, nil
+		return nil
 	}
 	one.Report, err = s.resubmit(ctx, job, options)
-	return one, err
+	return err
 }
 
 // resubmit submits a registered job with new pins, with the source that it was

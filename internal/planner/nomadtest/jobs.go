@@ -140,7 +140,8 @@ func (s *Server) receive(r *http.Request) (*jobRequest, *api.Job, error) {
 	return &request, &job, err
 }
 
-// plan says which fields of the stored job a request leaves out, by their names alone.
+// plan says what a request would change: by Nomad's own comparison, and of what Nomad
+// 1.6 does not know by the names of fields that are left out.
 func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	diff := &api.JobDiff{Type: "Edited", ID: *job.ID}
+	diff := s.nomad.Diff(job)
 	for _, name := range missing(s.inFull(*job.ID), request.Job) {
 		diff.Fields = append(diff.Fields, &api.FieldDiff{Type: "Deleted", Name: name})
 	}
