@@ -43,7 +43,7 @@ func compare(old, now cursor, lost *[]string) error {
 	}
 	switch value := old.node.(type) {
 	case map[string]any:
-		if _, same := now.node.(map[string]any); !same {
+		if _, same := now.node.(map[string]any); !same && now.node != nil {
 			break
 		}
 		for name := range value {

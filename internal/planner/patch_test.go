@@ -107,12 +107,20 @@ func TestLost(t *testing.T) {
 		`{"ID": "web", "TaskGroups": [{"Meta": {"team": "b"}, "Scaling": {"Max": 9007199254740992},
 		    "Tasks": [{"Actions": [], "Resources": {"Devices": [{"Name": "a"}]}}]}]}`: {
 			"/TaskGroups/0/Meta/team", "/TaskGroups/0/Scaling/Max", "/TaskGroups/0/Tasks/0/Actions",
-			"/TaskGroups/0/Tasks/0/Resources/Devices/0/New", "/UI"},
+			"/TaskGroups/0/Tasks/0/Resources/Devices/0/New", "/UI/Description"},
 	} {
 		lost, err := planner.Lost([]byte(before), []byte(after))
 		must.NoError(t, err)
 		must.Eq(t, want, lost)
 	}
+}
+
+// What the planner owns is not lost with what holds it.
+func TestLostWithoutMeta(t *testing.T) {
+	t.Parallel()
+	lost, err := planner.Lost([]byte(`{"TaskGroups": [{"Meta": {"gpu_mem_planned": "soft"}}]}`), []byte(`{"TaskGroups": [{"Meta": null}]}`))
+	must.NoError(t, err)
+	must.SliceEmpty(t, lost)
 }
 
 // Nomad adds constraints of its own to a job that it takes, such as that Consul must be
