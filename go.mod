@@ -8,8 +8,6 @@ replace github.com/hashicorp/hcl => github.com/hashicorp/hcl v1.0.1-0.2020101614
 // Nomad's scheduler sorts as this version of the package does.
 replace golang.org/x/exp => golang.org/x/exp v0.0.0-20230321023759-10a507213a29
 
-replace github.com/hashicorp/nomad/api => github.com/hashicorp/nomad/api v0.0.0-20261016150620-df630b26e78a
-
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/anishathalye/porcupine v1.3.1
@@ -32,7 +30,7 @@ require (
 	github.com/hashicorp/go-version v1.9.0
 	github.com/hashicorp/hcl/v2 v2.9.2-0.20220525143345-ab3cae0737bc
 	github.com/hashicorp/nomad v1.6.1
-	github.com/hashicorp/nomad/api v0.0.0-20230103221135-ce00d683f9be
+	github.com/hashicorp/nomad/api v0.0.0-20261016150620-df630b26e78a
 	github.com/mattn/go-isatty v0.0.22
 	github.com/mattn/go-runewidth v0.0.16
 	github.com/muesli/termenv v0.16.0

@@ -54,7 +54,7 @@ job "scaled" {
 }`
 
 // A job that is submitted with a list of one node is scaled past it: replan --watch finds
-// more nodes, tasks that run go on, and the job's source stays readable.
+// more nodes, running tasks keep their containers, and the job's source stays readable.
 func testScaled(t *testing.T, c *cluster) {
 	file := filepath.Join(c.run, "scaled.nomad.hcl")
 	must.NoError(t, os.WriteFile(file, []byte(scaledJob), 0o600))

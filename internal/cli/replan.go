@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/internal/planner/live"
 )
 
-const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan anew where an
+const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan again where an
 instance waits for a place or where few nodes of a shortlist are left: nodes come,
 go and drain while jobs run. Run it from time to time, as a periodic job or by cron,
 or once with --watch.
@@ -77,7 +77,7 @@ func (c *replanCommand) register(flags *pflag.FlagSet) {
 	c.flags.register(flags)
 	flags.BoolVar(&c.asJSON, "json", false, "print JSON (docs/planner.md)")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
-	flags.IntVar(&c.threshold, "threshold", planner.DefaultThreshold, "usable `nodes` below which a shortlist is made anew")
+	flags.IntVar(&c.threshold, "threshold", planner.DefaultThreshold, "usable `nodes` below which a shortlist is refreshed")
 	flags.StringVar(&c.namespace, "namespace", api.AllNamespacesNamespace, "Nomad's `namespace`; * is all")
 	flags.BoolVarP(&c.watch, "watch", "w", false, "follow Nomad's events, and act on them until interrupted")
 	flags.DurationVar(&c.interval, "interval", 5*time.Minute, "with --watch: `time` after which all jobs are looked at without an event")

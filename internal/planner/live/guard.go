@@ -28,12 +28,19 @@ type dryRun struct {
 // refuses if that is more than the pins. The servers compare with what they have
 // stored: an agent of an older version does not pass on fields that it does not know,
 // and so neither this program nor the agent can see that they are missing.
-func (s *Site) keepsAll(ctx context.Context, space, id string, text json.RawMessage) error {
-	var answer struct{ Diff *api.JobDiff }
+func (s *Site) keepsAll(ctx context.Context, plan *planner.Plan, text json.RawMessage) error {
+	space, id := plan.Space, plan.ID
+	var answer struct {
+		Diff           *api.JobDiff
+		JobModifyIndex uint64 // of the job that was compared with
+	}
 	w := (&api.WriteOptions{Namespace: space}).WithContext(ctx)
 	request := &dryRun{Job: text, Diff: true}
 	if _, err := s.nomad.Raw().Write("/v1/job/"+url.PathEscape(id)+"/plan", request, &answer, w); err != nil {
 		return asked("compare job "+id+" with new pins", err)
+	}
+	if answer.JobModifyIndex != plan.Index {
+		return errOtherVersion
 	}
 	if lost := lostIn(answer.Diff); len(lost) > 0 {
 		return fmt.Errorf("%w: %s. The agent at %s may be older than the servers; ask another by --nomad-address, "+
@@ -43,10 +50,15 @@ func (s *Site) keepsAll(ctx context.Context, space, id string, text json.RawMess
 }
 
 // keptAll reads a job that was submitted with new pins, and compares it with what it
-// was before.
-func (s *Site) keptAll(ctx context.Context, space, id string, before *planner.Document) error {
+// was before, unless another version was submitted meanwhile.
+func (s *Site) keptAll(ctx context.Context, index uint64, before *planner.Document) error {
+	space, id := namespace(before.Job), *before.Job.ID
 	after, err := s.stored(ctx, space, id)
 	if err != nil {
+		return err
+	}
+	var now struct{ JobModifyIndex uint64 }
+	if err := json.Unmarshal(after, &now); err != nil || now.JobModifyIndex != index {
 		return err
 	}
 	lost, err := planner.Lost(before.Text, after)

@@ -72,3 +72,20 @@ func TestReplanNamesLosses(t *testing.T) {
 		})
 	}
 }
+
+// If Nomad stores less than it said it would, replan says so, and how to get it back.
+func TestReplanNoticesLossesAfterwards(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nomadtest.Nodes(3, gpu())...)
+	one := options(planner.Shortlist)
+	one.Shortlist = 1
+	_, err := w.Run(t.Context(), rich(), one)
+	must.NoError(t, err)
+	w.nomad.OnStore = func(job map[string]any) { delete(job, "Meta") }
+	one.Shortlist = 3
+	all, err := w.Replan(t.Context(), "*", nil, one, 3, false)
+	must.NoError(t, err)
+	must.StrContains(t, all[0].Error, "without /Meta/team")
+	must.StrContains(t, all[0].Error, "nomad job revert -namespace=default web 0")
+	must.True(t, all[0].Changed)
+}

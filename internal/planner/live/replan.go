@@ -136,7 +136,7 @@ func (s *Site) renew(ctx context.Context, job *planner.Document, one *Replanned,
 	if err != nil {
 		return err
 	}
-	if err := s.keepsAll(ctx, plan.Space, plan.ID, text); err != nil {
+	if err := s.keepsAll(ctx, plan, text); err != nil {
 		one.Changed = false
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *Site) resubmit(ctx context.Context, job *planner.Document, options plan
 	if err != nil {
 		return report, err
 	}
-	return report, s.keptAll(ctx, namespace(job.Job), *job.Job.ID, job)
+	return report, s.keptAll(ctx, report.index, job)
 }
 
 // queued returns how many instances wait for a place, by group.

@@ -33,6 +33,7 @@ type Report struct {
 	Deployment *Deployment `json:"deployment,omitempty"` // as it ended; nil if it was not followed
 
 	deployment string // ID of the one that the evaluation made, "" if none
+	index      uint64 // JobModifyIndex of what was submitted
 }
 
 // AsPlanned reports whether Nomad started all that was planned where it was
@@ -122,7 +123,7 @@ func (s *Site) try(ctx context.Context, job *planner.Document, options planner.O
 	if how.CheckIndex != nil {
 		how.CheckIndex = &answer.JobModifyIndex
 	}
-	report.Warnings, report.Evaluation = answer.Warnings, answer.EvalID
+	report.Warnings, report.Evaluation, report.index = answer.Warnings, answer.EvalID, answer.JobModifyIndex
 	if answer.EvalID == "" || how.Detach {
 		return false, nil
 	}

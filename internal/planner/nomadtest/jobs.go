@@ -87,6 +87,12 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	if s.OnRegister != nil {
 		s.OnRegister(s.nomad)
 	}
+	if s.OnStore != nil {
+		s.OnStore(request.Job)
+		text, _ := json.Marshal(request.Job)
+		job = new(api.Job)
+		_ = json.Unmarshal(text, job)
+	}
 	old := s.nomad.Job(*job.ID)
 	var index uint64
 	if old != nil {
@@ -154,7 +160,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 	for _, name := range missing(s.inFull(*job.ID), request.Job) {
 		diff.Fields = append(diff.Fields, &api.FieldDiff{Type: "Deleted", Name: name})
 	}
-	_ = json.NewEncoder(w).Encode(&api.JobPlanResponse{Diff: diff})
+	_ = json.NewEncoder(w).Encode(&api.JobPlanResponse{Diff: diff, JobModifyIndex: s.nomad.Job(*job.ID).JobModifyIndex})
 }
 
 // submission returns the file of a version of a job, nil if there is none.

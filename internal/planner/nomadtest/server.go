@@ -23,6 +23,9 @@ type Server struct {
 	// others do at the last moment.
 	OnRegister func(*Nomad)
 
+	// OnStore may change what is stored of a job, if it is not nil.
+	OnStore func(job map[string]any)
+
 	// Parse reads a job file in place of Nomad 1.6's parser, if it is not nil: as
 	// an agent of another version does.
 	Parse func(api.JobsParseRequest) json.RawMessage
