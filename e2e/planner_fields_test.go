@@ -101,7 +101,6 @@ func testNewerBlocks(t *testing.T, c *cluster) {
 		group := job.TaskGroups[0]
 		job.UI = &api.JobUIConfig{Description: "a model"}
 		group.Disconnect = &api.DisconnectStrategy{LostAfter: &lost}
-		group.MaxClientDisconnect = nil
 		group.Tasks[0].Actions = []*api.Action{{Name: "pull", Command: "true"}}
 		text, at := "A=1", "local/e"
 		group.Tasks[0].Templates = []*api.Template{{EmbeddedTmpl: &text, DestPath: &at, Once: &once}}
