@@ -50,6 +50,9 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 			return docker.Spec{}, nil, err
 		}
 	}
+	if err := checkEnv(b.env); err != nil {
+		return docker.Spec{}, nil, err
+	}
 	// Last, so that nothing before it can change what the container sees.
 	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged || hostDevices{root: "/"}.sharesGPUs())
 	b.config.Env = env

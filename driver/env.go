@@ -48,6 +48,17 @@ func environment(task, device map[string]string, image []string, bookings []allo
 	return env, overruled(task, device, pin)
 }
 
+// checkEnv refuses what the kernel cannot pass to a program. Docker would try the start
+// again and again.
+func checkEnv(env map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		if strings.Contains(key+env[key], "\x00") {
+			return fmt.Errorf("env %q: a variable cannot have a NUL byte", key)
+		}
+	}
+	return nil
+}
+
 // overruled tells which values of the task's own environment had no effect. What a
 // device plugin put there, and an explicit "no GPU", is not worth a word.
 func overruled(task, device, pin map[string]string) []string {

@@ -155,3 +155,12 @@ func TestOverruledValuesAreTold(t *testing.T) {
 		})
 	}
 }
+
+// No program can be given such a variable, and Docker tries for a minute.
+func TestEnvWithANULIsRefused(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``)
+	o.task.Env = map[string]string{"BAD": "a\x00b"}
+	_, _, err := o.build()
+	must.ErrorContains(t, err, `env "BAD"`)
+}

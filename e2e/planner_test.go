@@ -100,6 +100,8 @@ func TestPlanner(t *testing.T) {
 	t.Run("replan what fitted nowhere", func(t *testing.T) { testReplanBlocked(t, c) })
 	t.Run("nowhere", func(t *testing.T) { testNowhere(t, c) })
 	t.Run("webhook", func(t *testing.T) { testWebhook(t, c) })
+	t.Run("scaled", func(t *testing.T) { testScaled(t, c) })
+	t.Run("newer blocks", func(t *testing.T) { testNewerBlocks(t, c) })
 }
 
 // waitForGPUs waits until Nomad knows so many.

@@ -14,7 +14,7 @@
 //   - profile.go, formula.go: the commands for profiles
 //   - simulate.go, contest.go: the command that plays a trace
 //   - plan.go, run.go, replan.go, webhook.go: the commands that plan, with
-//     planflags.go for what they share and plantext.go for people
+//     planflags.go and jobfile.go for what they share, plantext.go and runtext.go for people
 //
 // The package is reached from main, which tells it how to open a table.
 package cli

@@ -24,6 +24,8 @@ type jobCommand struct {
 	flags  *plannerFlags
 	file   *jobFlags
 	asJSON bool
+
+	preserveCounts bool
 }
 
 func newJobCommand(a App, table *tableFlags) *jobCommand {
@@ -34,11 +36,12 @@ func (c *jobCommand) register(flags *pflag.FlagSet) {
 	c.flags.register(flags)
 	c.file.register(flags)
 	flags.BoolVar(&c.asJSON, "json", false, "print JSON (docs/planner.md)")
+	flags.BoolVar(&c.preserveCounts, "preserve-counts", false, "keep the counts that the registered job's groups have, such as an autoscaler's")
 }
 
 // job reads the job of a file, and does something with it and its cluster.
 func (c *jobCommand) job(cmd *cobra.Command, path string,
-	do func(context.Context, *live.Site, *api.Job, planner.Options) error) error {
+	do func(context.Context, *live.Site, *jobFile, planner.Options) error) error {
 	options, err := c.flags.options()
 	if err != nil {
 		return err
@@ -48,6 +51,7 @@ func (c *jobCommand) job(cmd *cobra.Command, path string,
 		if err != nil {
 			return err
 		}
+		options.PreserveCounts = c.preserveCounts
 		return do(cmd.Context(), site, job, options)
 	})
 }
@@ -64,55 +68,83 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.varFiles, "var-file", nil, "`file` with variables of the job file; repeat it for more")
 }
 
+// jobFile is a job, and the file that it was read from as Nomad's UI shows it.
+type jobFile struct {
+	*planner.Document
+	source *api.JobSubmission
+}
+
+// Formats of a job's source, as Nomad knows them.
+const formatJSON, formatHCL = "json", "hcl2"
+
 // read returns the job of a file, of standard input if that is "-". HCL is read
 // by Nomad, which knows its own version of it.
-func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, stdin io.Reader) (*api.Job, error) {
+func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, stdin io.Reader) (*jobFile, error) {
 	text, err := readFile(path, stdin)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	var job *api.Job
+	file := &jobFile{source: &api.JobSubmission{Source: string(text), Format: formatJSON}}
 	if json.Valid(text) {
-		if job, _, err = planner.ReadJob(text); err != nil {
-			err = usageError{err}
+		if file.Document, err = planner.ReadJob(text); err != nil {
+			return nil, usageError{err}
 		}
-	} else {
-		job, err = f.parse(ctx, client, path, string(text))
-	}
-	if err != nil {
+	} else if err = f.parse(ctx, client, path, file); err != nil {
 		return nil, err
 	}
-	f.complete(job)
-	return job, nil
+	file.Document, err = f.complete(file.Document)
+	return file, err
 }
 
-func (f *jobFlags) parse(ctx context.Context, client *api.Client, path, hcl string) (*api.Job, error) {
+// parse lets Nomad read HCL. Its answer is kept as it is: an agent may know more of a
+// job than this program.
+func (f *jobFlags) parse(ctx context.Context, client *api.Client, path string, file *jobFile) error {
 	variables, err := f.variables()
 	if err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
-	var job api.Job
-	request := &api.JobsParseRequest{JobHCL: hcl, Variables: variables}
+	if err := f.describe(file.source); err != nil {
+		return usageError{err}
+	}
+	var answer json.RawMessage
+	request := &api.JobsParseRequest{JobHCL: file.source.Source, Variables: variables}
 	w := (&api.WriteOptions{}).WithContext(ctx)
-	if _, err := client.Raw().Write("/v1/jobs/parse", request, &job, w); err != nil {
-		return nil, fmt.Errorf("Nomad at %s cannot read %s: %w", client.Address(), path, err)
+	if _, err := client.Raw().Write("/v1/jobs/parse", request, &answer, w); err != nil {
+		return fmt.Errorf("Nomad at %s cannot read %s: %w", client.Address(), path, err)
 	}
-	if job.ID == nil {
-		job.ID = job.Name
+	if file.Document, err = planner.ReadJob(answer); err != nil {
+		return fmt.Errorf("%s as Nomad at %s reads it: %w", path, client.Address(), err)
 	}
-	return &job, nil
+	return nil
 }
 
-// complete adds what `nomad job run` takes from the environment.
-func (f *jobFlags) complete(job *api.Job) {
-	for _, from := range []struct {
-		name string
-		to   **string
-	}{{"NOMAD_NAMESPACE", &job.Namespace}, {"CONSUL_HTTP_TOKEN", &job.ConsulToken}, {"VAULT_TOKEN", &job.VaultToken}} {
-		if value := f.getenv(from.name); value != "" && *from.to == nil {
-			*from.to = &value
+// describe completes the source of a job in HCL: flags by name, and the variables of
+// all files as one.
+func (f *jobFlags) describe(source *api.JobSubmission) error {
+	files := jobFlags{varFiles: f.varFiles}
+	variables, err := files.variables()
+	source.Format, source.Variables, source.VariableFlags = formatHCL, variables, map[string]string{}
+	for _, v := range f.vars {
+		name, value, _ := strings.Cut(v, "=")
+		source.VariableFlags[name] = value
+	}
+	return err
+}
+
+// complete adds what `nomad job run` takes from the environment. Newer versions of
+// Nomad have no tokens in jobs and pass over them.
+func (f *jobFlags) complete(job *planner.Document) (*planner.Document, error) {
+	for variable, field := range map[string]string{"NOMAD_NAMESPACE": "Namespace", "CONSUL_HTTP_TOKEN": "ConsulToken", "VAULT_TOKEN": "VaultToken"} {
+		value := f.getenv(variable)
+		if value == "" {
+			continue
+		}
+		var err error
+		if job, err = job.With(field, value); err != nil {
+			return nil, err
 		}
 	}
+	return job, nil
 }
 
 func readFile(path string, stdin io.Reader) ([]byte, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/internal/planner"
@@ -29,8 +28,8 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 		Example: planExample,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *api.Job, options planner.Options) error {
-				plan, err := site.Plan(ctx, job, options)
+			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *jobFile, options planner.Options) error {
+				plan, err := site.Plan(ctx, job.Document, options)
 				if err != nil {
 					return err
 				}

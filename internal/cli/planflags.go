@@ -19,11 +19,13 @@ import (
 const ExitWaiting = 6
 
 const planExit = `Exit codes:
-  0  all instances have a place; after run: they were started there
+  0  all instances have a place; after run: they were started there, and with
+     --follow they are healthy
   1  failed: the job, its profile or Nomad
   2  wrong use: flags, arguments or environment
   3  the table cannot be read: not reachable, permission denied, missing
-  6  some instances fit nowhere, or Nomad did otherwise than planned`
+  6  some instances fit nowhere, Nomad did otherwise than planned, or the
+     deployment failed`
 
 const plannerNomadHelp = `Nomad is asked at --nomad-address, NOMAD_ADDR or http://127.0.0.1:4646. NOMAD_TOKEN
 and the other variables that all Nomad clients read count too.`

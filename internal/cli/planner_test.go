@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -57,7 +53,7 @@ func planned(t *testing.T) (*world, *nomadtest.Server) {
 	return w, nomad
 }
 
-func jobFile(t *testing.T, text string) string {
+func writeJob(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "job.nomad.hcl")
 	must.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -67,7 +63,7 @@ func jobFile(t *testing.T, text string) string {
 func TestPlanAndRun(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
-	file := jobFile(t, webJob)
+	file := writeJob(t, webJob)
 	code, stdout, stderr := w.run(t, "plan", "--var", "replicas=2", file)
 	must.Eq(t, ExitOK, code, must.Sprint(stderr))
 	for _, part := range []string{"Job web, policy least-waste", "Group serve: 2 instances, pin shortlist (3 nodes)", "NVIDIA A10", "5120"} {
@@ -102,7 +98,7 @@ func TestRunWithAReadOnlyTokenAsksForAWritingOne(t *testing.T) {
 	t.Parallel()
 	for _, mayRead := range []bool{true, false} {
 		w, _ := planned(t)
-		file := jobFile(t, webJob)
+		file := writeJob(t, webJob)
 		if mayRead {
 			w.FailApply(allocator.ErrWriteDenied, false)
 		} else {
@@ -119,7 +115,7 @@ func TestRunWithAReadOnlyTokenAsksForAWritingOne(t *testing.T) {
 // Of a variable that is given twice the last counts, and the flag before a file.
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	text, object := jobFile(t, "a = 1 # one\nb = [\n  \"x\",\n]\nc = <<END\ntext\nEND\n"), jobFile(t, `{"a": 2, "d": {"e": "${1 + 2}"}}`)
+	text, object := writeJob(t, "a = 1 # one\nb = [\n  \"x\",\n]\nc = <<END\ntext\nEND\n"), writeJob(t, `{"a": 2, "d": {"e": "${1 + 2}"}}`)
 	flags := jobFlags{varFiles: []string{text, object}, vars: []string{"b=[7]", "a=3", "a=4"}}
 	text, err := flags.variables()
 	must.NoError(t, err)
@@ -139,7 +135,7 @@ func TestVariables(t *testing.T) {
 		"d": `cty.ObjectVal(map[string]cty.Value{"e":cty.NumberIntVal(3)})`,
 	}, values)
 
-	for _, bad := range []jobFlags{{vars: []string{"a=[1"}}, {vars: []string{"a b=1"}}, {varFiles: []string{jobFile(t, "a = \n")}}} {
+	for _, bad := range []jobFlags{{vars: []string{"a=[1"}}, {vars: []string{"a b=1"}}, {varFiles: []string{writeJob(t, "a = \n")}}} {
 		_, err := bad.variables()
 		must.Error(t, err)
 	}
@@ -150,7 +146,7 @@ func TestRunOfOtherJobs(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
 	plain := strings.NewReplacer(`device "nvidia/gpu-mem" {}`, "memory = 64", "var.replicas", "1").Replace(webJob)
-	file := jobFile(t, plain)
+	file := writeJob(t, plain)
 	code, stdout, stderr := w.run(t, "run", "--var=replicas=1", file)
 	must.Eq(t, ExitOK, code, must.Sprint(stderr))
 	must.StrContains(t, stdout, "Job web asks for no GPU memory")
@@ -159,7 +155,7 @@ func TestRunOfOtherJobs(t *testing.T) {
 	must.Eq(t, ExitOK, code)
 	must.StrContains(t, stdout, "Nothing was to be started.")
 
-	large := jobFile(t, strings.NewReplacer("64", "99999999", `job "web"`, `job "large"`).Replace(plain))
+	large := writeJob(t, strings.NewReplacer("64", "99999999", `job "web"`, `job "large"`).Replace(plain))
 	code, stdout, stderr = w.run(t, "run", "--var=replicas=1", large)
 	must.Eq(t, ExitWaiting, code)
 	must.StrContains(t, stdout, "Nothing was started.")
@@ -169,7 +165,7 @@ func TestRunOfOtherJobs(t *testing.T) {
 func TestPlanOfWhatFitsNowhere(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
-	code, stdout, stderr := w.run(t, "plan", "--var", "replicas=30", jobFile(t, webJob))
+	code, stdout, stderr := w.run(t, "plan", "--var", "replicas=30", writeJob(t, webJob))
 	must.Eq(t, ExitWaiting, code)
 	must.StrContains(t, stdout, "6 instances fit nowhere")
 	must.StrContains(t, stdout, "3 units short")
@@ -178,7 +174,7 @@ func TestPlanOfWhatFitsNowhere(t *testing.T) {
 
 func TestPlannerErrors(t *testing.T) {
 	t.Parallel()
-	file := jobFile(t, webJob)
+	file := writeJob(t, webJob)
 	tests := []struct {
 		args []string
 		code int
@@ -186,8 +182,8 @@ func TestPlannerErrors(t *testing.T) {
 	}{
 		{[]string{"plan"}, ExitUsage, "takes one job file"},
 		{[]string{"plan", "/nowhere/job.hcl"}, ExitUsage, "/nowhere/job.hcl"},
-		{[]string{"plan", jobFile(t, "{}")}, ExitUsage, "it has no ID\n"},
-		{[]string{"run", jobFile(t, `{"ID": "x", "TaskGroups": [null]}`)}, ExitUsage, "null in a list"},
+		{[]string{"plan", writeJob(t, "{}")}, ExitUsage, "it has no ID\n"},
+		{[]string{"run", writeJob(t, `{"ID": "x", "TaskGroups": [null]}`)}, ExitUsage, "null in a list"},
 		{[]string{"plan", "--policy=best", file}, ExitUsage, `no placement policy "best"`},
 		{[]string{"plan", "--pin=firm", file}, ExitUsage, `no pin "firm"`},
 		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist=0"},
@@ -196,8 +192,8 @@ func TestPlannerErrors(t *testing.T) {
 		{[]string{"plan", "--balance=1,1,-1", file}, ExitUsage, "have -1"},
 		{[]string{"run", "--var=replicas", file}, ExitUsage, "name=value"},
 		{[]string{"run", file}, ExitFailure, `"replicas"`},
-		{[]string{"run", "--var=replicas=1", jobFile(t, strings.Replace(webJob, "llama", "lama", 1))}, ExitFailure, `no profile "lama"`},
-		{[]string{"run", "--var=replicas=1", jobFile(t, strings.Replace(webJob, "gpu_mem_batch", "gpu_mem_bach", 1))}, ExitFailure, "batch is missing"},
+		{[]string{"run", "--var=replicas=1", writeJob(t, strings.Replace(webJob, "llama", "lama", 1))}, ExitFailure, `no profile "lama"`},
+		{[]string{"run", "--var=replicas=1", writeJob(t, strings.Replace(webJob, "gpu_mem_batch", "gpu_mem_bach", 1))}, ExitFailure, "batch is missing"},
 		{[]string{"webhook", "--on-failure=maybe"}, ExitUsage, "warn or error"},
 		{[]string{"webhook", "--tls-cert=x"}, ExitUsage, "go together"},
 		{[]string{"webhook", "--token-file=/nowhere"}, ExitUsage, "/nowhere"},
@@ -219,7 +215,7 @@ func TestPlannerWithoutATable(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
 	w.Fail(allocator.ErrUnavailable)
-	for _, args := range [][]string{{"plan", "--var=replicas=1", jobFile(t, webJob)}, {"run", "--var=replicas=1", jobFile(t, webJob)}, {"replan"}} {
+	for _, args := range [][]string{{"plan", "--var=replicas=1", writeJob(t, webJob)}, {"run", "--var=replicas=1", writeJob(t, webJob)}, {"replan"}} {
 		code, _, stderr := w.run(t, args...)
 		must.Eq(t, ExitTable, code, must.Sprint(args))
 		must.StrContains(t, stderr, "Is Consul running there?")
@@ -239,7 +235,7 @@ func TestReplanOfNoJob(t *testing.T) {
 func TestPlanOfWhatNeverFits(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
-	code, stdout, _ := w.run(t, "plan", "--var=replicas=1", jobFile(t, strings.Replace(webJob, `gpu_mem_batch   = "8"`, `gpu_mem_batch   = "999"`, 1)))
+	code, stdout, _ := w.run(t, "plan", "--var=replicas=1", writeJob(t, strings.Replace(webJob, `gpu_mem_batch   = "8"`, `gpu_mem_batch   = "999"`, 1)))
 	must.Eq(t, ExitWaiting, code)
 	must.StrContains(t, stdout, "1 instance fits nowhere, and would not if nothing else ran:")
 	must.StrContains(t, stdout, "has 22")
@@ -288,37 +284,16 @@ func TestProfileCommands(t *testing.T) {
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
-	address := listener.Addr().String()
-	must.NoError(t, listener.Close())
-
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan int, 1)
-	var out strings.Builder
-	go func() { ended <- w.app().Run(ctx, []string{"webhook", "--listen", address}, &out, &out) }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	address, stop := serveWebhook(t, w)
+	defer stop()
 	job := `{"ID": "web", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "gpu-docker",
 	  "Resources": {"Devices": [{"Name": "nvidia/gpu-mem", "Count": 3}]}}]}]}`
-	var response *http.Response
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		response, err = client.Post("http://"+address+"/v1/patch", "application/json", strings.NewReader(job))
-		if err == nil || time.Now().After(deadline) {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	must.NoError(t, err)
 	var review struct {
 		Patch    []struct{ Path string }
 		Warnings []string
 		Errors   []string
 	}
-	must.NoError(t, json.NewDecoder(response.Body).Decode(&review))
-	must.NoError(t, response.Body.Close())
+	must.NoError(t, json.Unmarshal(post(t, "http://"+address+"/v1/patch", []byte(job)), &review))
 	must.SliceEmpty(t, review.Warnings)
 	must.Len(t, 4, review.Patch)
-	stop()
-	must.Eq(t, ExitOK, <-ended)
-	must.StrContains(t, out.String(), "ended")
 }

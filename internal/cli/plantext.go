@@ -14,7 +14,7 @@ func writePlan(w io.Writer, plan *planner.Plan) error {
 		_, err := fmt.Fprintf(w, "Job %s asks for no GPU memory: it goes to Nomad as it is.\n", clean(plan.ID))
 		return err
 	}
-	fmt.Fprintf(w, "Job %s, policy %s\n", clean(plan.ID), plan.Policy)
+	fmt.Fprintf(w, "Job %s, policy %s, index %d\n", clean(plan.ID), plan.Policy, plan.Index)
 	for _, group := range plan.Groups {
 		if err := writeGroup(w, group); err != nil {
 			return err

@@ -1,65 +1,129 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
 )
 
-const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan anew where an
+const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan again where an
 instance waits for a place or where few nodes of a shortlist are left: nodes come,
-go and drain while jobs run. Run it from time to time, as a periodic job or by cron.
+go and drain while jobs run. Run it from time to time, as a periodic job or by cron,
+or once with --watch.
 
 Tasks that run are not restarted: of their groups only the list of nodes changes,
 and the nodes they are on stay on it. All jobs are looked at unless some are named.
-System, periodic and parameterized jobs are bound to no node and passed over.`
+System, periodic and parameterized jobs are bound to no node and passed over. A job
+that would lose fields that are not the planner's is left as it is.
+
+With --watch it follows Nomad's event stream and acts when a job is submitted or
+scaled, an evaluation is blocked or a node changes, and looks at all jobs each
+--interval besides. It prints what it does, until SIGINT or SIGTERM.`
+
+const replanExample = `  nomad-gpu-mem replan --dry-run
+  nomad-gpu-mem replan --watch --namespace default`
+
+// settle is how long replan --watch collects events before it acts on them.
+const settle = 3 * time.Second
+
+// replanCommand is the command replan.
+type replanCommand struct {
+	flags     *plannerFlags
+	asJSON    bool
+	dryRun    bool
+	threshold int
+	namespace string
+	watch     bool
+	interval  time.Duration
+}
 
 func (a App) newReplan(table *tableFlags) *cobra.Command {
-	flags := newPlannerFlags(table)
-	flags.reserves = true
-	var asJSON, dryRun bool
-	var threshold int
-	var namespace string
+	c := &replanCommand{flags: newPlannerFlags(table)}
+	c.flags.reserves = true
 	cmd := &cobra.Command{
-		Use:   "replan [JOB...]",
-		Short: "Refresh the pins of jobs that wait",
-		Long:  replanLong + "\n\n" + plannerNomadHelp + "\n\n" + tableHelp + "\n\n" + planExit,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			options, err := flags.options()
+		Use:     "replan [JOB...]",
+		Short:   "Refresh the pins of jobs that wait",
+		Long:    replanLong + "\n\n" + plannerNomadHelp + "\n\n" + tableHelp + "\n\n" + planExit,
+		Example: replanExample,
+		RunE: func(cmd *cobra.Command, jobs []string) error {
+			options, err := c.flags.options()
 			if err != nil {
 				return err
 			}
-			return a.withSite(flags, func(_ *api.Client, site *live.Site) error {
-				all, err := site.Replan(cmd.Context(), namespace, args, options, threshold, dryRun)
-				if err != nil {
-					return err
+			if c.interval <= 0 {
+				return usageError{fmt.Errorf("--interval must be positive, got %s", c.interval)}
+			}
+			return a.withSite(c.flags, func(_ *api.Client, site *live.Site) error {
+				if c.watch {
+					return c.follow(cmd, site, jobs, options)
 				}
-				if asJSON {
-					return errors.Join(writeJSON(cmd.OutOrStdout(), all), replanErrors(all))
-				}
-				writeReplanned(cmd.OutOrStdout(), all, dryRun)
-				return replanErrors(all)
+				return c.once(cmd, site, jobs, options)
 			})
 		},
 	}
-	flags.register(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/planner.md)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
-	cmd.Flags().IntVar(&threshold, "threshold", planner.DefaultThreshold, "usable `nodes` below which a shortlist is made anew")
-	cmd.Flags().StringVar(&namespace, "namespace", api.AllNamespacesNamespace, "Nomad's `namespace`; * is all")
+	c.register(cmd.Flags())
 	return cmd
+}
+
+func (c *replanCommand) register(flags *pflag.FlagSet) {
+	c.flags.register(flags)
+	flags.BoolVar(&c.asJSON, "json", false, "print JSON (docs/planner.md)")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
+	flags.IntVar(&c.threshold, "threshold", planner.DefaultThreshold, "usable `nodes` below which a shortlist is refreshed")
+	flags.StringVar(&c.namespace, "namespace", api.AllNamespacesNamespace, "Nomad's `namespace`; * is all")
+	flags.BoolVarP(&c.watch, "watch", "w", false, "follow Nomad's events, and act on them until interrupted")
+	flags.DurationVar(&c.interval, "interval", 5*time.Minute, "with --watch: `time` after which all jobs are looked at without an event")
+}
+
+func (c *replanCommand) once(cmd *cobra.Command, site *live.Site, jobs []string, options planner.Options) error {
+	all, err := site.Replan(cmd.Context(), c.namespace, jobs, options, c.threshold, c.dryRun)
+	if err != nil {
+		return err
+	}
+	if c.asJSON {
+		return errors.Join(writeJSON(cmd.OutOrStdout(), all), replanErrors(all))
+	}
+	writeReplanned(cmd.OutOrStdout(), all, c.dryRun)
+	if len(all) == 0 {
+		fmt.Fprintln(cmd.OutOrStdout(), "No job that was planned runs or waits.")
+	}
+	return replanErrors(all)
+}
+
+// follow prints what is done, as JSON one line for each job.
+func (c *replanCommand) follow(cmd *cobra.Command, site *live.Site, jobs []string, options planner.Options) error {
+	out := json.NewEncoder(cmd.OutOrStdout())
+	return site.Watch(cmd.Context(), options, live.Watching{
+		Space: c.namespace, Only: jobs, Threshold: c.threshold, DryRun: c.dryRun, Settle: settle, Every: c.interval,
+		Report: func(all []live.Replanned) {
+			if !c.asJSON {
+				writeReplanned(cmd.OutOrStdout(), all, c.dryRun)
+				return
+			}
+			for _, one := range all {
+				_ = out.Encode(one) // a closed pipe ends the program by itself
+			}
+		},
+		Trouble: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "Trying again: %s\n", clean(err.Error())) },
+	})
 }
 
 func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 	for _, one := range all {
 		name := clean(one.Namespace + "/" + one.Job)
 		switch {
+		case one.Error != "" && one.Report != nil && one.Report.Evaluation != "":
+			fmt.Fprintf(w, "%s: was submitted with new pins: %s\n", name, clean(one.Error))
+			continue
 		case one.Error != "":
 			fmt.Fprintf(w, "%s: left as it is: %s\n", name, clean(one.Error))
 			continue
@@ -76,9 +140,6 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 		for _, why := range one.Why {
 			fmt.Fprintf(w, "  - %s\n", clean(why))
 		}
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(w, "No job that was planned runs or waits.")
 	}
 }
 

@@ -4,30 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
-	"text/tabwriter"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
 )
 
 const runLong = `Plan a job, reserve what the plan takes, submit the job with its pins, follow
-Nomad's evaluation, and say whether Nomad did as planned. If somebody else was
-faster the job is planned again.
+Nomad's evaluation, and say whether Nomad did as planned. If others were faster the
+job is planned again.
 
 Running an unchanged job again restarts nothing: groups that run keep the pins
-that they have. The job file is HCL, read by Nomad, or JSON.`
+that they have. The job file is HCL, read by Nomad, or JSON; Nomad's UI shows it as
+the job's definition. Fields that this program does not know reach Nomad as they are.
+
+By itself the command ends once Nomad has placed the instances. With --follow it waits
+until the deployment of a service has ended, and fails if the deployment does.`
 
 const runExample = `  nomad-gpu-mem run job.nomad.hcl
-  nomad-gpu-mem run --pin hard --var replicas=4 job.nomad.hcl`
+  nomad-gpu-mem run --pin hard --var replicas=4 job.nomad.hcl
+  nomad-gpu-mem run --preserve-counts --follow job.nomad.hcl`
+
+// runFlags are the options of run that plan has not.
+type runFlags struct {
+	checkIndex     uint64
+	policyOverride bool
+	detach         bool
+	follow         bool
+	verbose        bool
+}
+
+func (f *runFlags) register(flags *pflag.FlagSet) {
+	flags.Uint64Var(&f.checkIndex, "check-index", 0, "submit only if the registered job has this `index` (plan shows it); 0: only if there is none")
+	flags.BoolVar(&f.policyOverride, "policy-override", false, "override soft mandatory Sentinel policies")
+	flags.BoolVar(&f.detach, "detach", false, "end once Nomad has taken the job, and do not follow its evaluation")
+	flags.BoolVar(&f.follow, "follow", false, "wait until the deployment has ended")
+	flags.BoolVar(&f.verbose, "verbose", false, "show whole IDs")
+}
+
+// submission is what the flags say about submitting the job.
+func (f *runFlags) submission(flags *pflag.FlagSet, source *api.JobSubmission) live.Submission {
+	how := live.Submission{PolicyOverride: f.policyOverride, Source: source, Detach: f.detach, Follow: f.follow}
+	if flags.Changed("check-index") {
+		how.CheckIndex = &f.checkIndex
+	}
+	return how
+}
 
 func (a App) newRun(table *tableFlags) *cobra.Command {
-	on := newJobCommand(a, table)
+	on, flags := newJobCommand(a, table), &runFlags{}
 	on.flags.reserves = true
 	cmd := &cobra.Command{
 		Use:     "run JOB",
@@ -36,22 +64,34 @@ func (a App) newRun(table *tableFlags) *cobra.Command {
 		Example: runExample,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *api.Job, options planner.Options) error {
-				report, err := site.Run(ctx, job, options)
-				if err != nil {
-					return err
-				}
-				if on.asJSON {
-					err = writeJSON(cmd.OutOrStdout(), report)
-				} else {
-					err = errors.Join(writePlan(cmd.OutOrStdout(), report.Plan), writeReport(cmd.OutOrStdout(), report))
-				}
-				return errors.Join(err, otherwise(report))
+			if flags.detach && flags.follow {
+				return usageError{errors.New("--detach and --follow exclude each other")}
+			}
+			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *jobFile, options planner.Options) error {
+				return on.run(cmd, site, job, options, flags)
 			})
 		},
 	}
 	on.register(cmd.Flags())
+	flags.register(cmd.Flags())
 	return cmd
+}
+
+func (c *jobCommand) run(cmd *cobra.Command, site *live.Site, job *jobFile, options planner.Options, flags *runFlags) error {
+	how := flags.submission(cmd.Flags(), job.source)
+	out := reportText{w: cmd.OutOrStdout(), verbose: flags.verbose}
+	if !c.asJSON {
+		how.Placed = out.write
+		how.Progress = out.progress
+	}
+	report, err := site.Run(cmd.Context(), job.Document, options, how)
+	if err != nil {
+		return err
+	}
+	if c.asJSON {
+		err = writeJSON(cmd.OutOrStdout(), report)
+	}
+	return errors.Join(err, out.err, otherwise(report))
 }
 
 // otherwise is the error of a job that does not run as planned, or not whole.
@@ -62,56 +102,13 @@ func otherwise(report *live.Report) error {
 	if err := unplaced(report.Plan); err != nil {
 		return err
 	}
+	if d := report.Deployment; d != nil && !d.Successful() {
+		return &waitingError{what: fmt.Sprintf("deployment %.8s is %s: %s", d.ID, d.Status, d.Description)}
+	}
 	if len(report.Failures) > 0 {
 		return &waitingError{what: "Nomad found no place for all of " + report.Plan.ID}
 	}
 	return nil
-}
-
-// writeReport says what Nomad did.
-func writeReport(w io.Writer, report *live.Report) error {
-	if report.Warnings != "" {
-		fmt.Fprintln(w, "Nomad warns:", clean(report.Warnings))
-	}
-	if report.Evaluation == "" {
-		_, err := fmt.Fprintln(w, "Submitted. Nomad starts it later.")
-		return err
-	}
-	fmt.Fprintf(w, "Evaluation %.8s %s, planned %s\n", report.Evaluation, report.Status, times(report.Rounds))
-	for _, group := range slices.Sorted(maps.Keys(report.Failures)) {
-		fmt.Fprintf(w, "Nomad found no place for group %s: %s\n", clean(group), clean(report.Failures[group]))
-	}
-	switch {
-	case len(report.Outcomes) > 0:
-		return writeOutcomes(w, report.Outcomes)
-	case len(report.Failures) > 0:
-		_, err := fmt.Fprintln(w, "Nothing was started.")
-		return err
-	default:
-		_, err := fmt.Fprintln(w, "Nothing was to be started.")
-		return err
-	}
-}
-
-func writeOutcomes(w io.Writer, outcomes []planner.Outcome) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "GROUP\tALLOC\tNODE\tGPU\tAS PLANNED")
-	for _, o := range outcomes {
-		switch {
-		case o.Alloc == "":
-			fmt.Fprintf(table, "%s\t-\t-\t-\tnot started\n", clean(o.Group))
-		case len(o.GPUs) == 0:
-			fmt.Fprintf(table, "%s\t%.8s\t%s\t-\t-\n", clean(o.Group), o.Alloc, clean(o.NodeName))
-		}
-		for i, gpu := range o.GPUs {
-			if i == 0 {
-				fmt.Fprintf(table, "%s\t%.8s\t%s\t%s\t%s\n", clean(o.Group), o.Alloc, clean(o.NodeName), clean(gpu), yesNo(o.AsPlanned))
-			} else {
-				fmt.Fprintf(table, "\t\t\t%s\t\n", clean(gpu))
-			}
-		}
-	}
-	return table.Flush()
 }
 
 func times(n int) string {

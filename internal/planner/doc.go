@@ -14,7 +14,9 @@
 //
 //	plan.go        Make, and the Plan that it returns
 //	cluster.go     Cluster, and the picture that placement decides on
-//	jobjson.go     a job as Nomad's API has it
+//	jobjson.go     Document: a job as JSON, which keeps every field
+//	patch.go       the patch that writes a plan into a job's JSON; tree.go finds the places
+//	lost.go        what of a job's JSON another has not
 //	ask.go         what a job's tasks ask for: device blocks, meta, profiles
 //	judge.go       which nodes and GPUs a job allows, by Nomad's own code
 //	planning.go    the work on one job: its groups, and the picture they share

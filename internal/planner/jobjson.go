@@ -9,11 +9,18 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
+// Document is a job as JSON. Text is the job itself: it is what gets patched and
+// submitted, so that a field that this program does not know is never lost. Job is
+// what this program understands of it, and serves to plan only.
+type Document struct {
+	Job  *api.Job
+	Text json.RawMessage
+}
+
 // ReadJob reads a job as Nomad's API has it, bare or under "Job", as `nomad job
-// inspect`, requests to Nomad and newer proxies have it. It returns the text of
-// the job alone as well. Nomad refuses a job with null in one of its lists, and
-// so does this.
-func ReadJob(text []byte) (*api.Job, []byte, error) {
+// inspect`, requests to Nomad and newer proxies have it. Nomad refuses a job with
+// null in one of its lists, and so does this.
+func ReadJob(text []byte) (*Document, error) {
 	var wrapped struct{ Job json.RawMessage }
 	if json.Unmarshal(text, &wrapped) == nil && len(wrapped.Job) > 0 {
 		text = wrapped.Job
@@ -21,13 +28,43 @@ func ReadJob(text []byte) (*api.Job, []byte, error) {
 	var job api.Job
 	switch err := json.Unmarshal(text, &job); {
 	case err != nil:
-		return nil, nil, fmt.Errorf("no job as Nomad's API has it: %w", err)
+		return nil, fmt.Errorf("no job as Nomad's API has it: %w", err)
 	case job.ID == nil || *job.ID == "":
-		return nil, nil, errors.New("no job as Nomad's API has it: it has no ID")
+		return nil, errors.New("no job as Nomad's API has it: it has no ID")
 	case hasNull(reflect.ValueOf(job)):
-		return nil, nil, fmt.Errorf("job %s has null in a list", *job.ID)
+		return nil, fmt.Errorf("job %s has null in a list", *job.ID)
 	}
-	return &job, text, nil
+	return &Document{Job: &job, Text: text}, nil
+}
+
+// NewDocument is the document of a job that was made by a program.
+func NewDocument(job *api.Job) (*Document, error) {
+	data, err := json.Marshal(job)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", text(job.ID), err)
+	}
+	return ReadJob(data)
+}
+
+// With returns the job with a value for a field at its top, unless the job has one
+// that is neither null nor "".
+func (d *Document) With(field, value string) (*Document, error) {
+	top, err := decodeTree(d.Text)
+	if err != nil {
+		return nil, err
+	}
+	name, old, err := member(top, field)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", text(d.Job.ID), err)
+	}
+	if old != nil && old != "" {
+		return d, nil
+	}
+	changed, err := d.Apply([]Operation{{Op: "add", Path: pointer(name), Value: value}})
+	if err != nil {
+		return nil, err
+	}
+	return ReadJob(changed)
 }
 
 // hasNull reports whether a list or map, at any depth, has an entry that is

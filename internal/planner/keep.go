@@ -59,8 +59,8 @@ func (w *wanted) take(running *api.TaskGroup) {
 			w.setMeta(key, value)
 		}
 	}
-	if n := len(running.Constraints); listOf(running) != nil {
-		w.spec.Constraints = append(w.spec.Constraints, running.Constraints[n-1])
+	if at := nodeList(running.Constraints); at >= 0 {
+		w.confineBy(running.Constraints[at])
 	}
 	n := len(running.Affinities) - preferences(running.Affinities, targetNode)
 	w.spec.Affinities = append(w.spec.Affinities, running.Affinities[n:]...)

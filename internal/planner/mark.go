@@ -16,7 +16,7 @@ func (w *wanted) mark(asked Pin) {
 	var added []string
 	limited := false
 	for i, a := range w.asks {
-		n := len(a.device.Constraints) - w.own[i]
+		n := len(a.device.Constraints) - w.ownOnAsks[i]
 		added, limited = append(added, strconv.Itoa(n)), limited || n > 0
 	}
 	if limited {
@@ -32,32 +32,47 @@ func (w *wanted) setMeta(key, value string) {
 }
 
 // confine replaces the planner's list of nodes. Without nodes the group is not
-// confined; but if its own last constraint is such a list, that is there twice
-// then: the last is always the planner's.
+// confined; but if one of its own constraints is such a list, the last of these is
+// there twice then: of all lists the last is always the planner's.
 func (w *wanted) confine(nodes []string) {
-	own := slices.Clip(w.spec.Constraints[:w.ownConstraints])
-	switch last := len(own) - 1; {
-	case len(nodes) > 0:
-		own = append(own, constraint(targetNode, nodes))
-	case last >= 0 && isNodeList(own[last]):
-		own = append(own, own[last])
+	if len(nodes) > 0 {
+		w.confineBy(constraint(targetNode, nodes))
+		return
 	}
-	w.spec.Constraints = own
+	w.confineBy(nil)
+	if own := nodeList(w.own); own >= 0 {
+		w.confineBy(w.own[own])
+	}
 }
 
-// unpin takes out of a group what pin has written into it. Counts and the
+// confineBy puts a list of nodes where the group had one, at the end of its own
+// constraints if it had none. Nomad may have added others after it when the job was
+// registered.
+func (w *wanted) confineBy(list *api.Constraint) {
+	w.spec.Constraints = slices.Clone(w.own)
+	switch {
+	case list == nil:
+	case w.listAt < 0:
+		w.spec.Constraints = append(w.spec.Constraints, list)
+	default:
+		w.spec.Constraints = slices.Insert(w.spec.Constraints, w.listAt, list)
+	}
+}
+
+// unpin takes out of a group what pin has written into it, and returns at which of
+// its constraints the list of nodes was, -1 if there was none. Counts and the
 // spelling of names stay.
-func unpin(group *api.TaskGroup) {
+func unpin(group *api.TaskGroup) (listAt int) {
 	if _, planned := group.Meta[MetaPlanned]; !planned {
-		return
+		return -1
 	}
 	added := strings.Split(group.Meta[MetaLimits], ",")
 	delete(group.Meta, MetaLimits)
 	if delete(group.Meta, MetaPlanned); len(group.Meta) == 0 {
 		group.Meta = nil
 	}
-	if listOf(group) != nil {
-		group.Constraints = withoutLast(group.Constraints, 1)
+	if listAt = nodeList(group.Constraints); listAt >= 0 {
+		group.Constraints = slices.Delete(slices.Clone(group.Constraints), listAt, listAt+1)
 	}
 	group.Affinities = withoutLast(group.Affinities, preferences(group.Affinities, targetNode))
 	for i, d := range devices(group) {
@@ -67,6 +82,17 @@ func unpin(group *api.TaskGroup) {
 		}
 		d.device.Affinities = withoutLast(d.device.Affinities, preferences(d.device.Affinities, targetGPU))
 	}
+	return listAt
+}
+
+// nodeList returns the position of the last list of nodes, -1 if there is none.
+func nodeList(constraints []*api.Constraint) int {
+	for i, c := range slices.Backward(constraints) {
+		if isNodeList(c) {
+			return i
+		}
+	}
+	return -1
 }
 
 func constraint(target string, values []string) *api.Constraint {

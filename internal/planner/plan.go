@@ -22,6 +22,10 @@ type Options struct {
 	// Replan says that the job is the registered one, as it is: groups have the
 	// pin that they bear, and those that run get a fresh list of nodes.
 	Replan bool
+
+	// PreserveCounts plans with the counts that the registered job has, as Nomad
+	// keeps them when it is asked to: an autoscaler may have changed them.
+	PreserveCounts bool
 }
 
 // DefaultShortlist is how many nodes a shortlist has: enough to survive the loss
@@ -30,9 +34,10 @@ const DefaultShortlist = 32
 
 // Plan says where the tasks of a job should go.
 type Plan struct {
-	Job    *api.Job `json:"-"` // with the pins
+	Job    *api.Job `json:"-"` // with the pins and Nomad's defaults; Document.Patch has what to submit
 	ID     string   `json:"job"`
 	Space  string   `json:"namespace"`
+	Index  uint64   `json:"index"` // JobModifyIndex of the registered job; 0 if it is not registered, or asks for nothing
 	Policy string   `json:"policy"`
 	Groups []Group  `json:"groups"` // those that ask for GPU memory
 
@@ -97,11 +102,17 @@ func Make(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if options.PreserveCounts {
+		preserveCounts(planned, cluster.Registered)
+	}
 	p, err := newPlanning(planned, cluster, options)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJob, err)
 	}
 	plan := &Plan{Job: planned, ID: *planned.ID, Space: *planned.Namespace, Policy: options.Policy.Name, Groups: []Group{}}
+	if old := cluster.Registered; old != nil && old.JobModifyIndex != nil {
+		plan.Index = *old.JobModifyIndex
+	}
 	for _, w := range p.wanted {
 		group, err := p.plan(w)
 		if err != nil {
@@ -111,6 +122,23 @@ func Make(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
 		plan.Reservations = append(plan.Reservations, p.reservations(w, group)...)
 	}
 	return plan, nil
+}
+
+// preserveCounts does as Nomad does: also a stopped job keeps its counts.
+func preserveCounts(job, registered *api.Job) {
+	if registered == nil {
+		return
+	}
+	counts := map[string]*int{}
+	for _, group := range registered.TaskGroups {
+		counts[text(group.Name)] = group.Count
+	}
+	for _, group := range job.TaskGroups {
+		if count := counts[text(group.Name)]; count != nil {
+			kept := *count
+			group.Count = &kept
+		}
+	}
 }
 
 // canonical copies a job, with Nomad's defaults.

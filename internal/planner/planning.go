@@ -43,9 +43,9 @@ type wanted struct {
 	kept   bool                     // with what they have
 	was    Pin                      // that the job came with, if any
 
-	// How many constraints are the job's own: on the group, and on each ask.
-	ownConstraints int
-	own            []int
+	own       []*api.Constraint // those of the group that are not the planner's
+	listAt    int               // at which of them the planner's list of nodes was, -1 if it had none
+	ownOnAsks []int             // how many constraints of each ask are the job's own
 }
 
 func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
@@ -130,7 +130,7 @@ func (w *wanted) replaces() bool { return !w.kept && len(w.live) > 0 && w.canari
 // read finds out what a group wants, nil if no GPU memory.
 func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 	was := Pin(group.Meta[MetaPlanned])
-	unpin(group)
+	listAt := unpin(group)
 	asks, err := findAsks(p.job, group, p.cluster.Profiles)
 	if err != nil || len(asks) == 0 {
 		return nil, err
@@ -139,9 +139,9 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		return nil, fmt.Errorf("group %q has a count of %d", *group.Name, *group.Count)
 	}
 	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was,
-		ownConstraints: len(group.Constraints)}
+		own: group.Constraints, listAt: listAt}
 	for _, a := range asks {
-		w.own = append(w.own, len(a.device.Constraints))
+		w.ownOnAsks = append(w.ownOnAsks, len(a.device.Constraints))
 	}
 	for _, alloc := range p.cluster.Allocs {
 		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name &&

@@ -69,8 +69,8 @@ func waits(instances int) string {
 
 // listOf returns the nodes that a group is confined to, nil if it is not.
 func listOf(group *api.TaskGroup) []string {
-	if n := len(group.Constraints); n > 0 && isNodeList(group.Constraints[n-1]) {
-		return strings.Split(group.Constraints[n-1].RTarget, ",")
+	if at := nodeList(group.Constraints); at >= 0 {
+		return strings.Split(group.Constraints[at].RTarget, ",")
 	}
 	return nil
 }

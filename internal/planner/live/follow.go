@@ -24,7 +24,7 @@ func (s *Site) follow(ctx context.Context, plan *planner.Plan, report *Report) e
 	if err != nil {
 		return err
 	}
-	report.Status, report.Blocked = eval.Status, eval.BlockedEval
+	report.Status, report.Blocked, report.deployment = eval.Status, eval.BlockedEval, eval.DeploymentID
 	report.Failures = failures(eval)
 	started, err := s.started(ctx, plan, eval)
 	if err != nil {

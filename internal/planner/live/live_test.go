@@ -24,16 +24,33 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a Nomad and a table.
 type world struct {
 	*live.Site
+	t     *testing.T
 	nomad *nomadtest.Server
 	store *storetest.Memory
 	table *allocator.Table
 }
 
 func newWorld(t *testing.T, nodes ...*structs.Node) *world {
-	w := &world{nomad: nomadtest.Serve(t, nodes...), store: storetest.NewMemory()}
+	w := &world{t: t, nomad: nomadtest.Serve(t, nodes...), store: storetest.NewMemory()}
 	w.table = allocator.NewTable(w.store)
 	w.Site = live.New(w.nomad.Client(t), w.table)
 	return w
+}
+
+// Run and Plan take jobs that a program has made.
+func (w *world) Run(ctx context.Context, job *api.Job, options planner.Options) (*live.Report, error) {
+	return w.Site.Run(ctx, document(w.t, job), options, live.Submission{})
+}
+
+func (w *world) Plan(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error) {
+	return w.Site.Plan(ctx, document(w.t, job), options)
+}
+
+func document(t *testing.T, job *api.Job) *planner.Document {
+	t.Helper()
+	d, err := planner.NewDocument(job)
+	must.NoError(t, err)
+	return d
 }
 
 func gpu() nomadtest.GPU { return nomadtest.GPU{Model: "NVIDIA A10", Units: 22, UnitMiB: 1024} }
@@ -179,7 +196,7 @@ func TestLostRaceForTheReservation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(2, gpu())...)
 	site := live.New(w.nomad.Client(t), &racing{Table: w.table})
-	report, err := site.Run(t.Context(), job("web", 3, 1), options(planner.Shortlist))
+	report, err := site.Run(t.Context(), document(t, job("web", 3, 1)), options(planner.Shortlist), live.Submission{})
 	must.NoError(t, err)
 	must.Eq(t, 2, report.Rounds)
 	must.True(t, report.AsPlanned())
@@ -204,7 +221,7 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(2, gpu())...)
 	for range 3 {
-		plan, err := w.Reserve(t.Context(), job("web", 5, 2), options(planner.Shortlist))
+		plan, err := w.Reserve(t.Context(), document(t, job("web", 5, 2)), options(planner.Shortlist))
 		must.NoError(t, err)
 		must.Eq(t, 0, plan.Missing())
 		must.Eq(t, 10, w.reserved(t))

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
 
 	"nomad-gpu-mem/internal/planner"
 )
@@ -41,15 +41,28 @@ func (s *Site) Replan(ctx context.Context, space string, only []string, options 
 	if err != nil {
 		return nil, err
 	}
+	return s.replanEach(ctx, stubs, len(only) > 0, options, threshold, dryRun)
+}
+
+// replanEach plans jobs again. Those that cannot be planned again are passed over,
+// unless they were named.
+func (s *Site) replanEach(ctx context.Context, stubs []*api.JobListStub, named bool, options planner.Options, threshold int, dryRun bool) ([]Replanned, error) {
+	nodes, err := s.readNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	options.Replan = true
 	all := []Replanned{}
 	for _, stub := range stubs {
-		one, err := s.replan(ctx, stub, options, threshold, dryRun)
-		if errors.Is(err, errNotPlanned) && len(only) == 0 {
+		one, err := s.replan(ctx, stub, nodes, options, threshold, dryRun)
+		if errors.Is(err, errNotPlanned) && !named {
 			continue
 		}
+		if one == nil {
+			one = &Replanned{}
+		}
 		if err != nil {
-			one = &Replanned{Error: err.Error()}
+			one.Error = err.Error()
 		}
 		one.Job, one.Namespace = stub.ID, stub.Namespace
 		all = append(all, *one)
@@ -79,37 +92,73 @@ func (s *Site) jobs(ctx context.Context, space string, only []string) ([]*api.Jo
 	return stubs, nil
 }
 
-func (s *Site) replan(ctx context.Context, stub *api.JobListStub, options planner.Options, threshold int, dryRun bool) (*Replanned, error) {
-	q := (&api.QueryOptions{Namespace: stub.Namespace}).WithContext(ctx)
-	job, _, err := s.nomad.Jobs().Info(stub.ID, q)
+func (s *Site) replan(ctx context.Context, stub *api.JobListStub, nodes []*structs.Node, options planner.Options, threshold int, dryRun bool) (*Replanned, error) {
+	text, err := s.stored(ctx, stub.Namespace, stub.ID)
 	if err != nil {
-		return nil, asked("read job "+stub.ID, err)
+		return nil, err
 	}
-	if whyNot := planner.MayReplan(job); whyNot != "" {
+	job, err := planner.ReadJob(text)
+	if err != nil {
+		return nil, err
+	}
+	if whyNot := planner.MayReplan(job.Job); whyNot != "" {
 		return nil, fmt.Errorf("%w: %s", errNotPlanned, whyNot)
 	}
-	cluster, err := s.read(ctx, job)
+	queued, err := s.queued(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	queued, err := s.queued(ctx, job)
-	if err != nil {
-		return nil, err
-	}
-	one := &Replanned{Why: planner.NeedsPins(job, cluster, queued, threshold)}
+	one := &Replanned{Why: planner.NeedsPins(job.Job, planner.Cluster{Nodes: nodes}, queued, threshold)}
 	if len(one.Why) == 0 {
 		return one, nil
 	}
-	plan, err := planner.Make(job, cluster, options)
+	return one, s.renew(ctx, job, one, options, dryRun)
+}
+
+// renew gives a registered job new pins, if there are better ones.
+func (s *Site) renew(ctx context.Context, job *planner.Document, one *Replanned, options planner.Options, dryRun bool) error {
+	cluster, err := s.read(ctx, job.Job)
+	if err != nil {
+		return err
+	}
+	plan, err := planner.Make(job.Job, cluster, options)
+	if err != nil {
+		return err
+	}
+	operations, err := job.Patch(plan)
+	if err != nil {
+		return err
+	}
+	if one.Report, one.Changed = (&Report{Plan: plan}), len(operations) > 0; !one.Changed {
+		return nil
+	}
+	text, err := job.Apply(operations)
+	if err != nil {
+		return err
+	}
+	if err := s.keepsAll(ctx, plan, text); err != nil {
+		one.Changed = false
+		return err
+	}
+	if dryRun {
+		return nil
+	}
+	one.Report, err = s.resubmit(ctx, job, options)
+	return err
+}
+
+// resubmit submits a registered job with new pins, with the source that it was
+// submitted with, and sees whether Nomad has kept all of it.
+func (s *Site) resubmit(ctx context.Context, job *planner.Document, options planner.Options) (*Report, error) {
+	source, err := s.source(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	if one.Changed = changes(job, plan.Job); !one.Changed || dryRun {
-		one.Report = &Report{Plan: plan}
-		return one, nil
+	report, err := s.Run(ctx, job, options, Submission{Source: source})
+	if err != nil {
+		return report, err
 	}
-	one.Report, err = s.Run(ctx, job, options)
-	return one, err
+	return report, s.keptAll(ctx, report.index, job)
 }
 
 // queued returns how many instances wait for a place, by group.
@@ -124,21 +173,4 @@ func (s *Site) queued(ctx context.Context, job *api.Job) (map[string]int, error)
 		queued[group] = count.Queued
 	}
 	return queued, nil
-}
-
-// changes reports whether a plan writes other pins than a job bears.
-func changes(job, planned *api.Job) bool {
-	for i, group := range job.TaskGroups {
-		other := planned.TaskGroups[i]
-		if !reflect.DeepEqual(group.Constraints, other.Constraints) || !reflect.DeepEqual(group.Affinities, other.Affinities) ||
-			!reflect.DeepEqual(group.Meta, other.Meta) {
-			return true
-		}
-		for t, task := range group.Tasks {
-			if task.Resources != nil && !reflect.DeepEqual(task.Resources.Devices, other.Tasks[t].Resources.Devices) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -30,6 +29,11 @@ type Report struct {
 	Failures   map[string]string `json:"failures,omitempty"`   // by group: why Nomad found no place
 	Outcomes   []planner.Outcome `json:"outcomes"`
 	Warnings   string            `json:"warnings,omitempty"` // of Nomad's, about the job
+
+	Deployment *Deployment `json:"deployment,omitempty"` // as it ended; nil if it was not followed
+
+	deployment string // ID of the one that the evaluation made, "" if none
+	index      uint64 // JobModifyIndex of what was submitted
 }
 
 // AsPlanned reports whether Nomad started all that was planned where it was
@@ -44,45 +48,55 @@ func (r *Report) AsPlanned() bool {
 }
 
 // Plan plans a job and reserves nothing.
-func (s *Site) Plan(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error) {
-	if !planner.HasAsks(job) {
-		return planner.Make(job, planner.Cluster{}, options)
+func (s *Site) Plan(ctx context.Context, job *planner.Document, options planner.Options) (*planner.Plan, error) {
+	if !planner.HasAsks(job.Job) {
+		return planner.Make(job.Job, planner.Cluster{}, options)
 	}
-	cluster, err := s.read(ctx, job)
+	cluster, err := s.read(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	return planner.Make(job, cluster, options)
+	return planner.Make(job.Job, cluster, options)
 }
 
 // Reserve plans a job and keeps what it will take, for somebody else to submit
 // it.
-func (s *Site) Reserve(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error) {
+func (s *Site) Reserve(ctx context.Context, job *planner.Document, options planner.Options) (*planner.Plan, error) {
 	for round := 1; ; round++ {
-		plan, _, err := s.book(ctx, job, options)
+		plan, err := s.book(ctx, job.Job, options, Submission{})
 		if !lostRace(err) || round == rounds {
 			return plan, err
 		}
 	}
 }
 
-// Run plans a job, submits it and waits until Nomad has decided. If somebody
-// else was faster it does so again, a few times.
-func (s *Site) Run(ctx context.Context, job *api.Job, options planner.Options) (*Report, error) {
+// Run plans a job, submits it and waits until Nomad has decided. If others were
+// faster it does so again, a few times.
+func (s *Site) Run(ctx context.Context, job *planner.Document, options planner.Options, how Submission) (*Report, error) {
 	report := &Report{Outcomes: []planner.Outcome{}}
 	for {
 		report.Rounds++
-		again, err := s.try(ctx, job, options, report)
-		if err != nil || !again || report.Rounds == rounds {
+		again, err := s.try(ctx, job, options, &how, report)
+		if err != nil {
 			return report, err
 		}
+		if !again || report.Rounds == rounds {
+			break
+		}
 	}
+	if how.Placed != nil {
+		how.Placed(report)
+	}
+	if !how.Follow || report.deployment == "" {
+		return report, nil
+	}
+	return report, s.followDeployment(ctx, report, how.Progress)
 }
 
 // try is one round. It reports whether another may do better.
-func (s *Site) try(ctx context.Context, job *api.Job, options planner.Options, report *Report) (again bool, err error) {
+func (s *Site) try(ctx context.Context, job *planner.Document, options planner.Options, how *Submission, report *Report) (again bool, err error) {
 	last := report.Rounds == rounds
-	plan, registered, err := s.book(ctx, job, options)
+	plan, err := s.book(ctx, job.Job, options, *how)
 	if lostRace(err) && !last {
 		return true, nil
 	}
@@ -90,8 +104,13 @@ func (s *Site) try(ctx context.Context, job *api.Job, options planner.Options, r
 		return false, err
 	}
 	report.Plan = plan
-	defer s.release(ctx, plan.Reservations)
-	answer, err := s.register(ctx, plan, registered)
+	if !how.Detach {
+		defer s.release(ctx, plan.Reservations)
+	}
+	answer, err := s.register(ctx, job, plan, options, *how)
+	if err != nil && how.Detach {
+		s.release(ctx, plan.Reservations)
+	}
 	if lostRace(err) && !last {
 		return true, nil
 	}
@@ -99,10 +118,13 @@ func (s *Site) try(ctx context.Context, job *api.Job, options planner.Options, r
 		return false, err
 	}
 	if options.Replan {
-		job.JobModifyIndex = &answer.JobModifyIndex // another round starts from this version
+		job.Job.JobModifyIndex = &answer.JobModifyIndex // another round starts from this version
 	}
-	report.Warnings, report.Evaluation = answer.Warnings, answer.EvalID
-	if answer.EvalID == "" {
+	if how.CheckIndex != nil {
+		how.CheckIndex = &answer.JobModifyIndex
+	}
+	report.Warnings, report.Evaluation, report.index = answer.Warnings, answer.EvalID, answer.JobModifyIndex
+	if answer.EvalID == "" || how.Detach {
 		return false, nil
 	}
 	if err := s.follow(ctx, plan, report); err != nil {
@@ -137,21 +159,23 @@ func lostRace(err error) bool { return errors.Is(err, errRace) }
 
 // book plans a job and reserves what the plan takes, in place of what an earlier
 // plan of the job had.
-func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, *api.Job, error) {
+func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options, how Submission) (*planner.Plan, error) {
 	if !planner.HasAsks(job) {
-		plan, err := planner.Make(job, planner.Cluster{}, options)
-		return plan, nil, err
+		return planner.Make(job, planner.Cluster{}, options)
 	}
 	cluster, err := s.read(ctx, job)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if options.Replan && !sameVersion(job, cluster.Registered) {
-		return nil, nil, errOtherVersion
+		return nil, errOtherVersion
 	}
 	plan, err := planner.Make(job, cluster, options)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	if how.CheckIndex != nil && *how.CheckIndex != plan.Index {
+		return nil, fmt.Errorf("job %s: %w: it is %d, want %d", *job.ID, ErrIndex, plan.Index, *how.CheckIndex)
 	}
 	s.release(ctx, planner.Stale(cluster.Table, plan.Space, plan.ID))
 	for i, r := range plan.Reservations {
@@ -163,9 +187,9 @@ func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options) 
 		if errors.Is(err, allocator.ErrNoRoom) || errors.Is(err, allocator.ErrUnitMismatch) {
 			err = fmt.Errorf("%w: %w", errRace, err)
 		}
-		return nil, nil, fmt.Errorf("reserve GPU memory for %s: %w", r.Owner, err)
+		return nil, fmt.Errorf("reserve GPU memory for %s: %w", r.Owner, err)
 	}
-	return plan, cluster.Registered, nil
+	return plan, nil
 }
 
 // releaseTime bounds giving back, which is done even after an interrupt.
@@ -183,22 +207,4 @@ func (s *Site) release(ctx context.Context, reservations []planner.Reservation) 
 		}
 		_ = s.table.Release(ctx, r.Owner, r.Owner.Alloc, gpus)
 	}
-}
-
-// register submits the planned job, unless it was changed since the plan was
-// made.
-func (s *Site) register(ctx context.Context, plan *planner.Plan, registered *api.Job) (*api.JobRegisterResponse, error) {
-	options := &api.RegisterOptions{EnforceIndex: len(plan.Groups) > 0}
-	if registered != nil && registered.JobModifyIndex != nil {
-		options.ModifyIndex = *registered.JobModifyIndex
-	}
-	w := (&api.WriteOptions{Namespace: plan.Space}).WithContext(ctx)
-	response, _, err := s.nomad.Jobs().RegisterOpts(plan.Job, options, w)
-	if err != nil {
-		if strings.Contains(err.Error(), api.RegisterEnforceIndexErrPrefix) {
-			err = fmt.Errorf("%w: %w", errRace, err)
-		}
-		return nil, asked("register job "+plan.ID, err)
-	}
-	return response, nil
 }

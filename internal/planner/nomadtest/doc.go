@@ -3,5 +3,7 @@
 // Nothing runs on its nodes; what is placed counts as running.
 //
 // node.go makes nodes with GPU memory, as the device plugin offers it; nomad.go
-// is the scheduler and its state; server.go the API.
+// is the scheduler and its state; server.go the API, with jobs.go for jobs, which it
+// keeps with the fields that Nomad 1.6 does not know, and events.go for the event
+// stream.
 package nomadtest

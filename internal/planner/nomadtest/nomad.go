@@ -81,13 +81,7 @@ func (n *Nomad) Job(id string) *structs.Job {
 // and decides on it. Instances that wait are not tried again later. A periodic or
 // parameterized job is only taken: the evaluation is nil.
 func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
-	complete := Convert[*api.Job](n.t, job)
-	complete.Canonicalize()
-	registered := Convert[*structs.Job](n.t, complete)
-	if registered.NodePool == "" {
-		registered.NodePool = "default"
-	}
-	registered.Canonicalize()
+	registered := n.complete(job)
 	if old := n.Job(registered.ID); old == nil || old.SpecChanged(registered) {
 		must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
 	}
@@ -95,6 +89,25 @@ func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
 		return nil
 	}
 	return n.evaluate(registered)
+}
+
+// complete is a job with Nomad's defaults.
+func (n *Nomad) complete(job *api.Job) *structs.Job {
+	complete := Convert[*api.Job](n.t, job)
+	complete.Canonicalize()
+	registered := Convert[*structs.Job](n.t, complete)
+	if registered.NodePool == "" {
+		registered.NodePool = "default"
+	}
+	registered.Canonicalize()
+	return registered
+}
+
+// Diff says what registering a job would change, in the form of Nomad's API.
+func (n *Nomad) Diff(job *api.Job) *api.JobDiff {
+	diff, err := n.Job(*job.ID).Diff(n.complete(job), true)
+	must.NoError(n.t, err)
+	return Convert[*api.JobDiff](n.t, diff)
 }
 
 // Launch starts a periodic or parameterized job once, as a job of its own.

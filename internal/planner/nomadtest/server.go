@@ -23,13 +23,31 @@ type Server struct {
 	// others do at the last moment.
 	OnRegister func(*Nomad)
 
-	mu    sync.Mutex
-	nomad *Nomad
+	// OnStore may change what is stored of a job, if it is not nil.
+	OnStore func(job map[string]any)
+
+	// Parse reads a job file in place of Nomad 1.6's parser, if it is not nil: as
+	// an agent of another version does.
+	Parse func(api.JobsParseRequest) json.RawMessage
+
+	// OnDeployment is called before a deployment is shown, if it is not nil, with a
+	// copy of it and how often it was shown: no task becomes healthy by itself.
+	OnDeployment func(*Deployment, int)
+
+	mu      sync.Mutex
+	nomad   *Nomad
+	shown   int               // deployments
+	stored  map[string]stored // by job
+	unknown []string          // see Forget
+	events  eventLog
 }
+
+// Deployment is one of Nomad's.
+type Deployment = structs.Deployment
 
 // Serve starts a server, which ends with the test.
 func Serve(t testing.TB, nodes ...*structs.Node) *Server {
-	s := &Server{nomad: New(t, nodes...)}
+	s := &Server{nomad: New(t, nodes...), stored: map[string]stored{}, events: eventLog{more: make(chan struct{})}}
 	s.Server = httptest.NewServer(s.routes())
 	t.Cleanup(s.Close)
 	return s
@@ -77,13 +95,25 @@ func (s *Server) routes() http.Handler {
 		return orNothing(eval)
 	}))
 	mux.HandleFunc("GET /v1/jobs", s.get(func(*http.Request) any { return s.jobs() }))
-	mux.HandleFunc("GET /v1/job/{id}", s.get(func(r *http.Request) any { return orNothing(s.nomad.Job(r.PathValue("id"))) }))
+	mux.HandleFunc("GET /v1/job/{id}", s.get(func(r *http.Request) any { return s.job(r.PathValue("id")) }))
+	mux.HandleFunc("GET /v1/job/{id}/submission", s.get(func(r *http.Request) any { return s.submission(r.PathValue("id"), r.FormValue("version")) }))
+	mux.HandleFunc("GET /v1/deployment/{id}", s.get(func(r *http.Request) any {
+		d, _ := s.nomad.State.DeploymentByID(nil, r.PathValue("id"))
+		if d != nil && s.OnDeployment != nil {
+			d = d.Copy()
+			s.OnDeployment(d, s.shown)
+		}
+		s.shown++
+		return orNothing(d)
+	}))
+	mux.HandleFunc("GET /v1/event/stream", s.events.serve)
+	mux.HandleFunc("PUT /v1/job/{id}/plan", s.plan)
 	mux.HandleFunc("GET /v1/job/{id}/summary", s.get(func(r *http.Request) any {
 		summary, _ := s.nomad.State.JobSummaryByID(nil, "default", r.PathValue("id"))
 		return orNothing(summary)
 	}))
 	mux.HandleFunc("PUT /v1/jobs", s.register)
-	mux.HandleFunc("PUT /v1/jobs/parse", parse)
+	mux.HandleFunc("PUT /v1/jobs/parse", s.parse)
 	return mux
 }
 
@@ -120,40 +150,14 @@ func (s *Server) jobs() any {
 	return stubs
 }
 
-// register refuses a job that was changed since, as Nomad does.
-func (s *Server) register(w http.ResponseWriter, r *http.Request) {
-	var request api.JobRegisterRequest
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.OnRegister != nil {
-		s.OnRegister(s.nomad)
-	}
-	var index uint64
-	if old := s.nomad.Job(*request.Job.ID); old != nil {
-		index = old.JobModifyIndex
-	}
-	if request.EnforceIndex && request.JobModifyIndex != index {
-		http.Error(w, fmt.Sprintf("%s %d: job has %d", api.RegisterEnforceIndexErrPrefix, request.JobModifyIndex, index), http.StatusInternalServerError)
-		return
-	}
-	var response api.JobRegisterResponse
-	if eval := s.nomad.Register(request.Job); eval != nil {
-		response.EvalID = eval.ID
-	}
-	if now := s.nomad.Job(*request.Job.ID); now != nil {
-		response.JobModifyIndex = now.JobModifyIndex
-	}
-	_ = json.NewEncoder(w).Encode(response)
-}
-
-func parse(w http.ResponseWriter, r *http.Request) {
+func (s *Server) parse(w http.ResponseWriter, r *http.Request) {
 	var request api.JobsParseRequest
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if s.Parse != nil {
+		_, _ = w.Write(s.Parse(request))
 		return
 	}
 	job, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{

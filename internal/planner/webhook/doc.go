@@ -6,6 +6,5 @@
 // Whatever fails, the proxy gets a job that Nomad can take: unchanged, with a
 // warning, or an error if the operator wants unplanned jobs refused.
 //
-// Where to look: handler.go answers, patch.go makes patches, serve.go is the
-// server's life.
+// Where to look: handler.go answers, serve.go is the server's life.
 package webhook

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/api"
 
 	"nomad-gpu-mem/internal/planner"
 )
 
 // Planner plans a job and reserves what the plan takes.
 type Planner interface {
-	Reserve(ctx context.Context, job *api.Job, options planner.Options) (*planner.Plan, error)
+	Reserve(ctx context.Context, job *planner.Document, options planner.Options) (*planner.Plan, error)
 }
 
 // Config is what the operator decides.
@@ -53,9 +52,9 @@ type handler struct {
 
 // review is the answer of /v1/patch.
 type review struct {
-	Patch    []operation `json:"patch"`
-	Warnings []string    `json:"warnings"`
-	Errors   []string    `json:"errors"`
+	Patch    []planner.Operation `json:"patch"`
+	Warnings []string            `json:"warnings"`
+	Errors   []string            `json:"errors"`
 }
 
 // guarded lets requests with the token through, reads the job and plans it.
@@ -75,14 +74,14 @@ func (h *handler) guarded(answer func(w http.ResponseWriter, found review, chang
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		job, body, err := planner.ReadJob(body)
+		job, err := planner.ReadJob(body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
-		found, changed := h.review(ctx, job, body)
+		found, changed := h.review(ctx, job)
 		answer(w, found, changed)
 	}
 }
@@ -98,29 +97,29 @@ func (h *handler) allowed(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(h.config.Token)) == 1
 }
 
-// review plans the job, and applies the patch to it as it came: one that fits the
-// fields of a job but not how they are spelled would break it at the proxy.
-func (h *handler) review(ctx context.Context, job *api.Job, body []byte) (found review, changed []byte) {
-	found = review{Patch: []operation{}, Warnings: []string{}, Errors: []string{}}
+// review plans the job, and applies the patch to it as it came: one that does not
+// fit would break the job at the proxy.
+func (h *handler) review(ctx context.Context, job *planner.Document) (found review, changed []byte) {
+	found = review{Patch: []planner.Operation{}, Warnings: []string{}, Errors: []string{}}
 	plan, err := h.planner.Reserve(ctx, job, h.config.Options)
 	if err == nil {
-		found.Patch, err = diff(job, plan)
+		found.Patch, err = job.Patch(plan)
 	}
 	if err == nil {
-		changed, err = apply(body, found.Patch)
+		changed, err = job.Apply(found.Patch)
 	}
 	switch {
 	case err == nil:
 		found.Warnings = append(found.Warnings, warnings(plan)...)
-		h.logger.Info("planned", "job", *job.ID, "groups", len(plan.Groups), "missing", plan.Missing())
+		h.logger.Info("planned", "job", *job.Job.ID, "groups", len(plan.Groups), "missing", plan.Missing())
 	case h.config.Strict:
-		found.Patch = []operation{}
+		found.Patch = []planner.Operation{}
 		found.Errors = append(found.Errors, "GPU memory cannot be planned: "+err.Error())
-		h.logger.Error("refused", "job", *job.ID, "reason", err)
+		h.logger.Error("refused", "job", *job.Job.ID, "reason", err)
 	default:
-		found.Patch, changed = []operation{}, body
+		found.Patch, changed = []planner.Operation{}, job.Text
 		found.Warnings = append(found.Warnings, "GPU memory is not planned, and Nomad takes any GPU that fits: "+err.Error())
-		h.logger.Warn("not planned", "job", *job.ID, "reason", err)
+		h.logger.Warn("not planned", "job", *job.Job.ID, "reason", err)
 	}
 	return found, changed
 }

@@ -32,7 +32,8 @@ type stub struct {
 	block bool // until the request's time is over
 }
 
-func (s stub) Reserve(ctx context.Context, job *api.Job, _ planner.Options) (*planner.Plan, error) {
+func (s stub) Reserve(ctx context.Context, document *planner.Document, _ planner.Options) (*planner.Plan, error) {
+	job := document.Job
 	if s.block {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -168,17 +169,26 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A patch names fields as Nomad spells them, so it does not fit a job that is
-// spelled otherwise.
+// A patch names fields as the job spells them: Nomad takes any case. A job with two
+// spellings of one name passes as it is.
 func TestOtherSpelling(t *testing.T) {
 	t.Parallel()
 	server := start(t, stub{}, nil)
-	spelled := strings.Replace(job, "TaskGroups", "taskgroups", 1)
-	r := patchOf(t, server, spelled)
-	must.EqJSON(t, `[]`, string(r.Patch))
-	must.StrContains(t, r.Warnings[0], "not planned")
+	spelled := strings.NewReplacer("TaskGroups", "taskgroups", "Constraints", "constraints").Replace(job)
+	patch, err := jsonpatch.DecodePatch(patchOf(t, server, spelled).Patch)
+	must.NoError(t, err)
+	patched, err := patch.Apply([]byte(spelled))
+	must.NoError(t, err)
+	must.StrContains(t, string(patched), `"constraints":[{`)
 	_, mutated := post(t, server, "/v1/mutate", spelled)
-	must.EqJSON(t, spelled, mutated)
+	must.EqJSON(t, string(patched), mutated)
+
+	twice := strings.Replace(job, `"TaskGroups"`, `"taskgroups": [], "TaskGroups"`, 1)
+	r := patchOf(t, server, twice)
+	must.EqJSON(t, `[]`, string(r.Patch))
+	must.StrContains(t, r.Warnings[0], "two spellings")
+	_, mutated = post(t, server, "/v1/mutate", twice)
+	must.EqJSON(t, twice, mutated)
 }
 
 func TestToken(t *testing.T) {

@@ -1,0 +1,103 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/nomad/structs"
+)
+
+// errStreamEnded is returned for an event stream that Nomad has ended.
+var errStreamEnded = errors.New("Nomad has ended the event stream")
+
+// listen puts what Nomad's event stream says on the agenda, until ctx ends. When it has
+// lost the stream it begins again after the last event, and all jobs are looked at: Nomad
+// remembers a limited number of events. It fails if Nomad refuses the stream from the
+// start.
+func (w *watcher) listen(ctx context.Context, index uint64) error {
+	pause := w.backoff()
+	for first := true; ; first = false {
+		last, err := w.stream(ctx, index, !first)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if first && last == index && denied(err) {
+			return asked("read the event stream; the token needs node:read, and read-job in the namespace", err)
+		}
+		if last != index {
+			index = last
+			pause.Reset()
+		}
+		w.how.Trouble(asked("read the event stream", err))
+		if !sleep(ctx, pause.NextBackOff()) {
+			return nil
+		}
+	}
+}
+
+// stream follows the event stream after an index until it ends, and returns the index of
+// the last event.
+func (w *watcher) stream(ctx context.Context, index uint64, again bool) (last uint64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	q := &api.QueryOptions{Namespace: w.how.Space}
+	topics := map[api.Topic][]string{api.TopicJob: nil, api.TopicEvaluation: nil, api.TopicNode: nil}
+	batches, err := w.site.nomad.EventStream().Stream(ctx, topics, index+1, q)
+	if err != nil {
+		cancel()
+		return index, err
+	}
+	defer func() {
+		cancel()
+		for range batches { // until its sender has ended
+		}
+	}()
+	if again {
+		w.agenda.add(work{all: true})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return index, nil
+		case batch, more := <-batches:
+			switch {
+			case !more:
+				return index, errStreamEnded
+			case batch.Err != nil:
+				return index, batch.Err
+			}
+			index = batch.Index
+			for _, event := range batch.Events {
+				w.note(event)
+			}
+		}
+	}
+}
+
+// note puts on the agenda what an event concerns: a node many jobs, a job or a blocked
+// evaluation one.
+func (w *watcher) note(event api.Event) {
+	switch event.Topic {
+	case api.TopicNode:
+		w.agenda.add(work{all: true})
+	case api.TopicJob:
+		w.agenda.add(only(field(event, "Job", "Namespace"), event.Key))
+	case api.TopicEvaluation:
+		if field(event, "Evaluation", "Status") == structs.EvalStatusBlocked {
+			w.agenda.add(only(field(event, "Evaluation", "Namespace"), field(event, "Evaluation", "JobID")))
+		}
+	}
+}
+
+// field returns a field of an event's object, "" if it has none.
+func field(event api.Event, object, name string) string {
+	fields, _ := event.Payload[object].(map[string]any)
+	value, _ := fields[name].(string)
+	return value
+}
+
+func denied(err error) bool {
+	answer, ok := errors.AsType[api.UnexpectedResponseError](err)
+	return ok && answer.StatusCode() == http.StatusForbidden
+}

@@ -1,0 +1,215 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/hashicorp/nomad/api"
+	"golang.org/x/sync/errgroup"
+
+	"nomad-gpu-mem/internal/planner"
+)
+
+// Watching is how Watch works.
+type Watching struct {
+	Space     string   // Nomad's namespace; * is all
+	Only      []string // IDs of jobs; all if empty
+	Threshold int      // as for Replan
+	DryRun    bool
+
+	// Settle is how long Watch collects events before it acts on them, and the first
+	// pause before it tries again what has failed.
+	Settle time.Duration
+
+	// Every is how often all jobs are looked at, also without an event.
+	Every time.Duration
+
+	Report  func([]Replanned) // jobs that have new pins, or that newly wait or fail
+	Trouble func(error)       // what is tried again
+}
+
+// Watch replans jobs when Nomad's event stream says that they may need it, until ctx
+// ends: a job was submitted or scaled, an evaluation is blocked, a node has changed. It
+// fails if it cannot begin; what fails later is reported and tried again.
+func (s *Site) Watch(ctx context.Context, options planner.Options, how Watching) error {
+	_, meta, err := s.nomad.Jobs().List((&api.QueryOptions{Namespace: how.Space}).WithContext(ctx))
+	if err != nil {
+		return asked("list the jobs", err)
+	}
+	w := &watcher{site: s, options: options, how: how, agenda: newAgenda(), rests: map[jobKey]rest{}, said: map[jobKey]string{}}
+	if err := w.pass(ctx, work{all: true}); err != nil {
+		return ended(ctx, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return w.listen(ctx, meta.LastIndex) })
+	group.Go(func() error { return w.heal(ctx) })
+	return group.Wait()
+}
+
+// ended is nil for an error that is due to the end of ctx.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// watcher is one Watch. heal alone uses what is not the agenda.
+type watcher struct {
+	site    *Site
+	options planner.Options
+	how     Watching
+	agenda  *agenda
+
+	rests map[jobKey]rest   // of jobs that got new pins, or an error, and are not known to be healed
+	said  map[jobKey]string // what was last reported of a job that still waits or fails
+}
+
+// rest keeps a job from being planned again and again: each time that it gets new pins
+// without being healed, or fails, it is left alone for twice as long.
+type rest struct {
+	until time.Time
+	time  time.Duration
+	asked bool // whether to look at it then
+}
+
+// heal works on the agenda until ctx ends.
+func (w *watcher) heal(ctx context.Context) error {
+	pause := w.backoff()
+	round := time.NewTicker(w.how.Every)
+	defer round.Stop()
+	for {
+		if !w.wait(ctx, round.C) || !sleep(ctx, w.how.Settle) {
+			return nil
+		}
+		err := w.pass(ctx, w.agenda.take())
+		if err == nil {
+			pause.Reset()
+			continue
+		}
+		if ended(ctx, err) == nil {
+			return nil
+		}
+		w.how.Trouble(err)
+		if !sleep(ctx, pause.NextBackOff()) {
+			return nil
+		}
+		w.agenda.add(work{all: true})
+	}
+}
+
+// wait waits until there is work. It reports whether there is, and not the end of ctx.
+func (w *watcher) wait(ctx context.Context, round <-chan time.Time) bool {
+	next, left := w.nextRest()
+	wake := time.NewTimer(left)
+	defer wake.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-round:
+		w.agenda.add(work{all: true})
+	case <-wake.C:
+		w.agenda.add(only(next.space, next.id))
+	case <-w.agenda.news:
+	}
+	return true
+}
+
+// nextRest returns the job with an event in its rest that ends first, and how long that
+// still lasts.
+func (w *watcher) nextRest() (next jobKey, left time.Duration) {
+	left = w.how.Every // at which all jobs are looked at anyway
+	for key, r := range w.rests {
+		if l := time.Until(r.until); r.asked && l < left {
+			next, left = key, l
+		}
+	}
+	return next, left
+}
+
+// pass looks at the jobs that are to be looked at, and reports what is new.
+func (w *watcher) pass(ctx context.Context, do work) error {
+	if _, err := w.site.table.Snapshot(ctx); err != nil {
+		return err
+	}
+	stubs, err := w.site.jobs(ctx, w.how.Space, nil)
+	if err != nil {
+		return err
+	}
+	stubs = slices.DeleteFunc(stubs, func(stub *api.JobListStub) bool {
+		return len(w.how.Only) > 0 && !slices.Contains(w.how.Only, stub.ID)
+	})
+	w.forget(stubs)
+	stubs = slices.DeleteFunc(stubs, func(stub *api.JobListStub) bool {
+		return !do.has(keyOf(stub)) || w.isResting(keyOf(stub))
+	})
+	all, err := w.site.replanEach(ctx, stubs, false, w.options, w.how.Threshold, w.how.DryRun)
+	if err != nil {
+		return err
+	}
+	if all = slices.DeleteFunc(all, func(one Replanned) bool { return !w.isNew(one) }); len(all) > 0 {
+		w.how.Report(all)
+	}
+	return nil
+}
+
+// isResting reports whether a job is to be left alone. It is looked at afterwards.
+func (w *watcher) isResting(job jobKey) bool {
+	r, rests := w.rests[job]
+	r.asked = rests && time.Now().Before(r.until)
+	if rests {
+		w.rests[job] = r
+	}
+	return r.asked
+}
+
+// isNew reports whether there is news of a job, and notes it.
+func (w *watcher) isNew(one Replanned) bool {
+	key := jobKey{space: one.Namespace, id: one.Job}
+	if one.Error == "" && len(one.Why) == 0 {
+		delete(w.rests, key)
+		delete(w.said, key)
+		return false
+	}
+	if one.Changed || one.Error != "" {
+		last := w.rests[key].time
+		next := min(max(2*last, 2*w.how.Settle), w.how.Every)
+		w.rests[key] = rest{until: time.Now().Add(next), time: next, asked: one.Error != ""}
+	}
+	said := fmt.Sprint(one.Error, one.Why)
+	isNew := one.Changed && !w.how.DryRun || w.said[key] != said
+	w.said[key] = said
+	return isNew
+}
+
+// forget drops what is known of jobs that are gone.
+func (w *watcher) forget(stubs []*api.JobListStub) {
+	known := map[jobKey]bool{}
+	for _, stub := range stubs {
+		known[keyOf(stub)] = true
+	}
+	maps.DeleteFunc(w.said, func(key jobKey, _ string) bool { return !known[key] })
+	maps.DeleteFunc(w.rests, func(key jobKey, _ rest) bool { return !known[key] })
+}
+
+func (w *watcher) backoff() *backoff.ExponentialBackOff {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = w.how.Settle, time.Minute
+	return pause
+}
+
+// sleep reports whether the time is over, and not ctx.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,101 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// decodeTree reads JSON into maps, lists and values. Numbers stay as they are
+// written: Nomad's nanoseconds and indexes do not fit a float64.
+func decodeTree(text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var tree any
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read JSON: %w", err)
+	}
+	return tree, nil
+}
+
+// member returns a member of an object and how the object spells its name: like
+// Nomad it takes any case. The name is the asked one, and the value nil, if there is
+// none. Two spellings of one name are an error: it would not be clear which of the two
+// Nomad reads.
+func member(node any, name string) (spelled string, value any, err error) {
+	object, _ := node.(map[string]any)
+	spelled = name
+	found := false
+	for key, v := range object {
+		if !strings.EqualFold(key, name) {
+			continue
+		}
+		if found {
+			return "", nil, fmt.Errorf("field %s is there in two spellings, %q and %q; keep one", name, spelled, key)
+		}
+		spelled, value, found = key, v, true
+	}
+	return spelled, value, nil
+}
+
+// pointer is the JSON Pointer (RFC 6901) of a path of names and positions.
+func pointer(path ...string) string {
+	var b strings.Builder
+	for _, part := range path {
+		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part))
+	}
+	return b.String()
+}
+
+// cursor is a place in a job's JSON: its value there, and its path as the job spells
+// it.
+type cursor struct {
+	node any
+	path []string
+}
+
+// in goes to a member. A missing one has no value.
+func (c cursor) in(name string) (cursor, error) {
+	spelled, value, err := member(c.node, name)
+	if err != nil {
+		return cursor{}, fmt.Errorf("%s: %w", cursorPath(c.path), err)
+	}
+	return cursor{node: value, path: c.with(spelled)}, nil
+}
+
+// at goes to an element of a list.
+func (c cursor) at(i int) (cursor, error) {
+	list, _ := c.node.([]any)
+	if i >= len(list) {
+		return cursor{}, fmt.Errorf("%s has %d entries, want more than %d", cursorPath(c.path), len(list), i)
+	}
+	return cursor{node: list[i], path: c.with(strconv.Itoa(i))}, nil
+}
+
+// walk goes down a path of member names (strings) and positions (ints).
+func (c cursor) walk(steps ...any) (cursor, error) {
+	var err error
+	for _, step := range steps {
+		switch step := step.(type) {
+		case string:
+			c, err = c.in(step)
+		case int:
+			c, err = c.at(step)
+		}
+		if err != nil {
+			return cursor{}, err
+		}
+	}
+	return c, nil
+}
+
+func (c cursor) with(part string) []string { return append(c.path[:len(c.path):len(c.path)], part) }
+
+func cursorPath(path []string) string {
+	if len(path) == 0 {
+		return "job"
+	}
+	return pointer(path...)
+}
