@@ -26,9 +26,13 @@ func (Kernel) Bind(source, target string) error {
 	return wrap("mount at", target, unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""))
 }
 
-// Unmount detaches what is mounted at target, also while it is in use.
+// Unmount detaches what is mounted at target, also while it is in use. It has become private before: where the source is
+// shared, as on most machines, what is mounted below the target would else be unmounted below the source, too.
 func (Kernel) Unmount(target string) error {
 	for {
+		if err := unix.Mount("", target, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil && !errors.Is(err, unix.EINVAL) {
+			return wrap("unmount", target, err)
+		}
 		err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) { // nothing is mounted there
 			return nil

@@ -134,3 +134,23 @@ func TestStagingOverRestarts(t *testing.T) {
 	must.NoError(t, n.Sweep(func() ([]string, error) { return nil, nil }))
 	n.stage(t, "a/task/1", 1, "local/d")
 }
+
+// What the client has mounted in the allocation's directory stays when a mount ends that
+// has it, too: on most machines, unmounting one of them unmounts the other.
+func TestStagedSourcesLeaveOtherMountsAlone(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	must.NoError(t, Kernel{}.Tmpfs(n.alloc))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(n.alloc, unix.MNT_DETACH)) })
+	must.NoError(t, unix.Mount("", n.alloc, "", unix.MS_SHARED, ""))
+	secrets := filepath.Join(n.alloc, "app", "secrets")
+	must.NoError(t, os.MkdirAll(secrets, 0o755))
+	must.NoError(t, Kernel{}.Tmpfs(secrets))
+	must.NoError(t, os.WriteFile(filepath.Join(secrets, "token"), nil, 0o600))
+
+	staged := n.stage(t, "a/task/1", 1, "app")
+	must.FileExists(t, filepath.Join(staged, "secrets", "token"))
+	must.NoError(t, n.Remove("a/task/1"))
+	must.SliceEmpty(t, n.mountsBelow(t))
+	must.FileExists(t, filepath.Join(secrets, "token"))
+}
