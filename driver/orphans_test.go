@@ -170,7 +170,7 @@ func TestCommittedImagesAreNoTasks(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	w.engine.put("committed", task.ID, "running")
-	w.engine.change(func() { w.engine.containers["committed"].Mounts = map[string]string{"/alloc": "/srv/x"} })
+	w.engine.change(func() { w.engine.containers["committed"].Mounts = map[string]string{"/local": "/srv/x/local"} })
 	must.NoError(t, d.DestroyTask(task.ID, true))
 	must.Eq(t, []string{"committed"}, w.engine.ids())
 	must.SliceEmpty(t, w.claims())
