@@ -63,6 +63,10 @@ func rowsOfLogs() (all []attack) {
 			looks: "links in alloc/logs", job: job{config: misleading(), logs: true}, act: misleadCover, look: noLinksInLogs,
 		},
 		attack{
+			name: "log-cover-misled-by-image", tries: "the same, with nothing but links in its image", looks: "links in alloc/logs",
+			job: job{logs: true}, act: misleadByImage, look: noLinksInLogs,
+		},
+		attack{
 			name: "log-pipe-link", tries: "to have the driver write output into /etc, by a link in place of Nomad's pipe",
 			job: job{firstConfig: `volumes = ["..:/a"]`, logs: true, script: `echo ` + written + ` >&3`,
 				first: `mv /a/alloc /a/x; mkdir -p /a/alloc/logs; for s in out err; do ln -s {etc}/cron.d/daily /a/alloc/logs/.app.std$s.fifo; done`},
@@ -88,6 +92,20 @@ func misleadCover(_ *scene, in *intruder) error {
 		if err != nil || noLinksInLogs(nil, in) != nil {
 			break
 		}
+	}
+	return err
+}
+
+// misleadByImage has an image in which /alloc leads to /p by way of /d, and /local to /d: once /local is mounted, the way of
+// /alloc is another one.
+func misleadByImage(s *scene, in *intruder) error {
+	err := s.stage.commitLinks(intruderImage, "alloc", "/d/l", "d/l", "/p", "local", "/d")
+	for range 5 { // Docker mounts /alloc and /local in any order
+		err = errors.Join(err, in.start("image = \"{image}\"", `mkdir -p /local/l; grep alloc/ /proc/self/mountinfo; ln -s {etc}/cron.d/new0 /p/logs/app.stdout.9; ls -la /p/logs`))
+		if err != nil || noLinksInLogs(nil, in) != nil {
+			return err
+		}
+		err = errors.Join(err, in.destroy())
 	}
 	return err
 }
