@@ -19,8 +19,9 @@ const module = "nomad-gpu-mem"
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
 	"device":                      {"allocator", "internal/nvml", "internal/tableconfig", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/taskfile", "internal/tableconfig", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/tableconfig", "internal/version"},
 	"driver/docker":               {},
+	"driver/staging":              {"driver/taskfile"},
 	"driver/taskfile":             {},
 	"internal/doctor":             {"allocator"},
 	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
