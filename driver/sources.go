@@ -13,6 +13,10 @@ import (
 	"nomad-gpu-mem/driver/taskfile"
 )
 
+// mostStaged bounds what a task adds to the host's own mounts, of which the kernel allows
+// 100000 for all.
+const mostStaged = 500
+
 // stageSources replaces the sources in the allocation's directory by mounts of what has
 // those names now. Docker looks a path up when the container starts, and another task of
 // the group may have put a link in its place by then.
@@ -25,8 +29,11 @@ func (s *start) stageSources(spec *docker.Spec) error {
 		return fmt.Errorf("the allocation's directory: %w", err)
 	}
 	defer alloc.Close()
-	staged := 0
+	staged := map[string]string{} // where what is staged is, by source
 	stage := func(source string, hold func(string) (taskfile.Held, error)) (string, error) {
+		if path, done := staged[source]; done {
+			return path, nil
+		}
 		inside, changeable := s.changeable(source)
 		covers, err := s.covers(source, alloc)
 		if err != nil {
@@ -38,16 +45,19 @@ func (s *start) stageSources(spec *docker.Spec) error {
 		if !changeable && len(covers) == 0 {
 			return source, nil
 		}
+		if len(staged) == mostStaged {
+			return "", fmt.Errorf("the task mounts more than %d paths of the allocation's directory: mount directories above them", mostStaged)
+		}
 		held, err := hold(inside)
 		if err != nil {
 			return "", fmt.Errorf("cannot mount %q into the container: %w", source, err)
 		}
 		defer held.Close()
-		staged++
-		path, err := s.services.staging.Stage(s.task.ID, staged, held, covers...)
+		path, err := s.services.staging.Stage(s.task.ID, len(staged), held, covers...)
 		if err != nil {
 			return "", fmt.Errorf("cannot mount %q into the container: %w; or have the operator set volumes.stage_sources = false", source, err)
 		}
+		staged[source] = path
 		return path, nil
 	}
 	host := *spec.Host
