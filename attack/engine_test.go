@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -81,6 +82,28 @@ func (s *stage) commit(name string, changes ...string) error {
 	_, err = s.api.ContainerCommit(s.ctx, id.ID, container.CommitOptions{
 		Reference: name, Changes: append(changes, "LABEL unique="+uuid.Generate()),
 	})
+	return err
+}
+
+// commitLinks makes an image with links, each given by its name and its target.
+func (s *stage) commitLinks(name string, links ...string) error {
+	var entries []entry
+	for pair := range slices.Chunk(links, 2) {
+		entries = append(entries, entry{&tar.Header{Typeflag: tar.TypeSymlink, Name: pair[0], Linkname: pair[1], Mode: 0o777}, nil})
+	}
+	archive, err := writeArchive(entries)
+	if err != nil {
+		return err
+	}
+	made, err := s.api.ContainerCreate(s.ctx, &container.Config{Image: s.baseImage}, nil, nil, nil, "")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.api.ContainerRemove(s.ctx, made.ID, container.RemoveOptions{Force: true}) }()
+	if err := s.api.CopyToContainer(s.ctx, made.ID, "/", bytes.NewReader(archive), container.CopyToContainerOptions{}); err != nil {
+		return err
+	}
+	_, err = s.api.ContainerCommit(s.ctx, made.ID, container.CommitOptions{Reference: name})
 	return err
 }
 

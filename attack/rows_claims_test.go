@@ -90,7 +90,7 @@ func runsOnce(s *scene, in *intruder) error {
 	running := 0
 	for _, c := range found {
 		for _, m := range c.Mounts {
-			if m.Destination == "/alloc" && strings.HasPrefix(m.Source, in.alloc.dir) {
+			if m.Destination == "/local" && strings.HasPrefix(m.Source, in.alloc.dir) {
 				running++
 			}
 		}

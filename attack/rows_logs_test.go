@@ -3,6 +3,8 @@
 package attack
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -57,11 +59,55 @@ func rowsOfLogs() (all []attack) {
 			look: both(ownDirs, collected, noLinksInLogs),
 		},
 		attack{
+			name: "log-cover-misled", tries: "the same, with another mount between that of ../alloc and the read-only one of its logs, which leads the latter astray",
+			looks: "links in alloc/logs", job: job{config: misleading(), logs: true}, act: misleadCover, look: noLinksInLogs,
+		},
+		attack{
+			name: "log-cover-misled-by-image", tries: "the same, with nothing but links in its image", looks: "links in alloc/logs",
+			job: job{logs: true}, act: misleadByImage, look: noLinksInLogs,
+		},
+		attack{
 			name: "log-pipe-link", tries: "to have the driver write output into /etc, by a link in place of Nomad's pipe",
 			job: job{firstConfig: `volumes = ["..:/a"]`, logs: true, script: `echo ` + written + ` >&3`,
 				first: `mv /a/alloc /a/x; mkdir -p /a/alloc/logs; for s in out err; do ln -s {etc}/cron.d/daily /a/alloc/logs/.app.std$s.fifo; done`},
 		},
 	)
+}
+
+// misleading mounts ../alloc at a link in local/d, which leads to /p. By further links, local/s is then mounted over local/d,
+// and has another directory in the link's place.
+func misleading() string {
+	volumes := []string{`"../alloc:/local/d/l"`}
+	for n := range 9 { // Docker mounts those of one depth in any order
+		volumes = append(volumes, fmt.Sprintf(`"local/s:/local/e/f/g%d"`, n))
+	}
+	return "volumes = [" + strings.Join(volumes, ", ") + "]"
+}
+
+func misleadCover(_ *scene, in *intruder) error {
+	err := in.start("", `mkdir -p /local/d /local/e/f /local/s/l/logs; ln -s /p /local/d/l; for n in 0 1 2 3 4 5 6 7 8; do ln -s /local/d /local/e/f/g$n; done`)
+	for range 4 {
+		err = errors.Join(err, in.destroy())
+		err = errors.Join(err, in.start(in.job.config, `grep alloc/ /proc/self/mountinfo; ln -s {etc}/cron.d/new0 /p/logs/app.stdout.9; ls -la /p/logs`))
+		if err != nil || noLinksInLogs(nil, in) != nil {
+			break
+		}
+	}
+	return err
+}
+
+// misleadByImage has an image in which /alloc leads to /p by way of /d, and /local to /d: once /local is mounted, the way of
+// /alloc is another one.
+func misleadByImage(s *scene, in *intruder) error {
+	err := s.stage.commitLinks(intruderImage, "alloc", "/d/l", "d/l", "/p", "local", "/d")
+	for range 5 { // Docker mounts /alloc and /local in any order
+		err = errors.Join(err, in.start("image = \"{image}\"", `mkdir -p /local/l; grep alloc/ /proc/self/mountinfo; ln -s {etc}/cron.d/new0 /p/logs/app.stdout.9; ls -la /p/logs`))
+		if err != nil || noLinksInLogs(nil, in) != nil {
+			return err
+		}
+		err = errors.Join(err, in.destroy())
+	}
+	return err
 }
 
 // collected waits until the collector has read much of what a task printed.

@@ -86,13 +86,24 @@ func extraLabels(task *drivers.TaskConfig, globs []string) map[string]string {
 	return chosen
 }
 
+// startOf returns the allocation and the task that a container is a start of, by the
+// directory that every task has mounted from where Nomad made it. Both are empty for a
+// container without one.
+func startOf(c docker.Container) (alloc, task string) {
+	local := c.Mounts[allocdir.TaskLocalContainerPath]
+	if local == "" {
+		return "", ""
+	}
+	dir := filepath.Dir(local)
+	return filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+}
+
 // ours reports whether this driver made a container that carries its labels. An image
 // that was committed from a task hands the labels on to whatever is run of it, but not
-// the allocation's directory, which every task has mounted.
+// the task's directory.
 func ours(c docker.Container) bool {
-	shared := c.Mounts[allocdir.SharedAllocContainerPath]
-	alloc := c.Labels[labelAlloc]
-	return alloc != "" && filepath.Base(filepath.Dir(shared)) == alloc
+	alloc, _ := startOf(c)
+	return alloc != "" && alloc == c.Labels[labelAlloc]
 }
 
 func matchesAny(globs []string, text string) bool {

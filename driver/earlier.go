@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
-
-	"github.com/hashicorp/nomad/client/allocdir"
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
@@ -101,8 +98,8 @@ func (k *keeper) containersOf(ctx context.Context, owner allocator.Owner) ([]doc
 // and names can be changed; the directories of the allocation and of the task are mounted
 // by the driver alone.
 func isOf(c docker.Container, owner allocator.Owner) bool {
-	alloc := filepath.Dir(c.Mounts[allocdir.SharedAllocContainerPath])
-	return filepath.Base(alloc) == owner.Alloc && filepath.Dir(c.Mounts[allocdir.TaskLocalContainerPath]) == filepath.Join(alloc, owner.Task)
+	alloc, task := startOf(c)
+	return alloc == owner.Alloc && task == owner.Task
 }
 
 // unitsInUse returns a *allocator.HeldError if an attempt of another task on this node,

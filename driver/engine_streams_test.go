@@ -97,7 +97,7 @@ func (e *fakeEngine) put(id, attempt, status string) {
 		e.containers[id] = &fakeContainer{Container: docker.Container{
 			ID: id, Status: status, Running: status == "running",
 			Labels: map[string]string{labelAttempt: attempt, labelAlloc: allocID},
-			Mounts: map[string]string{"/alloc": "/var/alloc/" + allocID + "/alloc"},
+			Mounts: map[string]string{"/alloc": "/var/alloc/" + allocID + "/alloc", "/local": "/var/alloc/" + allocID + "/app/local"},
 		}}
 	})
 }

@@ -60,6 +60,9 @@ type noMounts struct{}
 
 func (noMounts) Tmpfs(string) error           { return nil }
 func (noMounts) Bind(string, string) error    { return nil }
+func (noMounts) Follow(string) error          { return nil }
+func (noMounts) ReadOnly(string) error        { return nil }
+func (noMounts) Cover(_, _, _ string) error   { return nil }
 func (noMounts) Unmount(string) error         { return nil }
 func (noMounts) IsMount(string) (bool, error) { return true, nil }
 

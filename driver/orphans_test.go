@@ -160,6 +160,33 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	must.Eq(t, []string{"c1", "committed", "elsewhere", "foreign"}, w.engine.ids(), must.Sprint("Nomad had the time to ask how a task ended"))
 }
 
+// A node whose data_dir was removed registers under another ID. The tasks that it ran before
+// are recorded here, so they are its own, and hold no units for ever.
+func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	earlier := w.task(``, slice(gpuA, 3))
+	earlier.NodeID = "an earlier ID"
+	_, _, err := d.StartTask(earlier)
+	must.NoError(t, err)
+	d.kill()
+
+	d = w.boot()
+	later := w.task(``)
+	later.NodeID, later.AllocID = "another ID", "another-allocation"
+	_, _, err = d.StartTask(later)
+	must.NoError(t, err)
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	eventually(t, func() bool {
+		d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+		return w.engine.count() == 1
+	})
+	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
+	must.SliceEmpty(t, w.claims())
+}
+
 // What is run of an image that was committed from a task has its labels, and is
 // another's.
 func TestCommittedImagesAreNoTasks(t *testing.T) {
@@ -170,7 +197,7 @@ func TestCommittedImagesAreNoTasks(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	w.engine.put("committed", task.ID, "running")
-	w.engine.change(func() { w.engine.containers["committed"].Mounts = map[string]string{"/alloc": "/srv/x"} })
+	w.engine.change(func() { w.engine.containers["committed"].Mounts = map[string]string{"/local": "/srv/x/local"} })
 	must.NoError(t, d.DestroyTask(task.ID, true))
 	must.Eq(t, []string{"committed"}, w.engine.ids())
 	must.SliceEmpty(t, w.claims())

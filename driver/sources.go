@@ -9,8 +9,13 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/driver/taskfile"
 )
+
+// mostStaged bounds what a task adds to the host's own mounts, of which the kernel allows
+// 100000 for all.
+const mostStaged = 500
 
 // stageSources replaces the sources in the allocation's directory by mounts of what has
 // those names now. Docker looks a path up when the container starts, and another task of
@@ -24,22 +29,35 @@ func (s *start) stageSources(spec *docker.Spec) error {
 		return fmt.Errorf("the allocation's directory: %w", err)
 	}
 	defer alloc.Close()
-	staged := 0
+	staged := map[string]string{} // where what is staged is, by source
 	stage := func(source string, hold func(string) (taskfile.Held, error)) (string, error) {
+		if path, done := staged[source]; done {
+			return path, nil
+		}
 		inside, changeable := s.changeable(source)
-		if !changeable {
+		covers, err := s.covers(source, alloc)
+		if err != nil {
+			return "", fmt.Errorf("the allocation's logs: %w", err)
+		}
+		for _, cover := range covers {
+			defer cover.Held.Close()
+		}
+		if !changeable && len(covers) == 0 {
 			return source, nil
+		}
+		if len(staged) == mostStaged {
+			return "", fmt.Errorf("the task mounts more than %d paths of the allocation's directory: mount directories above them", mostStaged)
 		}
 		held, err := hold(inside)
 		if err != nil {
 			return "", fmt.Errorf("cannot mount %q into the container: %w", source, err)
 		}
 		defer held.Close()
-		staged++
-		path, err := s.services.staging.Stage(s.task.ID, staged, held)
+		path, err := s.services.staging.Stage(s.task.ID, len(staged), held, covers...)
 		if err != nil {
 			return "", fmt.Errorf("cannot mount %q into the container: %w; or have the operator set volumes.stage_sources = false", source, err)
 		}
+		staged[source] = path
 		return path, nil
 	}
 	host := *spec.Host
@@ -61,6 +79,25 @@ func (s *start) stageSources(spec *docker.Spec) error {
 	}
 	spec.Host = &host
 	return nil
+}
+
+// covers are the logs, if the source has them in it. The read-only mount of them that Docker is asked for is not enough:
+// Docker looks up each target when it mounts it, and links of the image, or another mount, can lead the two to different
+// places. Docker would fail to label what is read-only, so the operator's SELinux label leaves it at that.
+func (s *start) covers(source string, alloc *taskfile.Dir) ([]staging.Cover, error) {
+	dirs, settings := s.task.TaskDir(), s.services.settings
+	if source != dirs.SharedAllocDir || settings.AllowWritableLogs || settings.Volumes.SelinuxLabel != "" {
+		return nil, nil
+	}
+	inside, err := filepath.Rel(s.task.AllocDir, dirs.LogDir)
+	if err != nil {
+		return nil, err
+	}
+	logs, err := alloc.HoldOrMake(inside)
+	if err != nil {
+		return nil, err
+	}
+	return []staging.Cover{{Name: filepath.Base(dirs.LogDir), Held: logs}}, nil
 }
 
 func (s settings) stagesSources() bool {

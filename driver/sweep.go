@@ -55,10 +55,14 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 
 // isElsewhere reports whether the container is a task's of another Nomad node, with an agent
 // of its own, that uses the same engine: only that agent knows whether the task runs. A
-// container without a node is of an older version.
+// container without a node is of an older version, and one that is recorded here is this
+// node's, under an ID that it had before its agent lost its data_dir.
 func (k *keeper) isElsewhere(c docker.Container) bool {
 	node := c.Labels[labelNode]
 	if node == "" || node == k.home.nodeID() {
+		return false
+	}
+	if _, recorded, _ := k.journal.read(c.Labels[labelAttempt]); recorded {
 		return false
 	}
 	err := fmt.Errorf("container %s belongs to node %s, and this is node %s: if no agent has that ID any more, "+

@@ -20,6 +20,9 @@ import (
 type Mounts interface {
 	Tmpfs(dir string) error
 	Bind(source, target string) error
+	Follow(target string) error
+	ReadOnly(target string) error
+	Cover(source, target, name string) error
 	// Unmount detaches all mounts at target. One that is none is no error.
 	Unmount(target string) error
 	IsMount(dir string) (bool, error)
@@ -48,29 +51,78 @@ func (a *Area) Contains(path string) bool {
 	return err == nil && filepath.IsLocal(inside)
 }
 
+// Cover is a directory in what is staged that is to be read-only, whatever the container does with the whole.
+type Cover struct {
+	Name string        // of the directory in what is staged
+	Held taskfile.Held // the directory
+}
+
 // Stage mounts what is held for an attempt, in the place of what an earlier call with that number has mounted, and
 // returns its path. It stays until Remove.
-func (a *Area) Stage(attempt string, number int, held taskfile.Held) (string, error) {
+//
+// All of it is put together aside, and appears at once: also for a Docker daemon with mounts of its own, which follows
+// those of this process.
+func (a *Area) Stage(attempt string, number int, held taskfile.Held, covers ...Cover) (string, error) {
 	if err := a.prepare(); err != nil {
 		return "", fmt.Errorf("cannot prepare %s: %w", a.dir, err)
 	}
 	target := filepath.Join(a.path(attempt), strconv.Itoa(number))
 	err := os.MkdirAll(filepath.Dir(target), 0o700)
+	aside := target + "-aside"
 	if err == nil {
-		err = a.clear(target)
+		err = a.follow(held, aside)
 	}
-	if err == nil && held.IsDir() {
-		err = os.Mkdir(target, 0o700)
-	} else if err == nil {
-		err = os.WriteFile(target, nil, 0o600)
+	for n, cover := range covers {
+		if err == nil {
+			err = a.cover(cover, aside, fmt.Sprint(target, "-cover-", n))
+		}
 	}
 	if err == nil {
-		err = a.mounts.Bind(held.Path(), target)
+		err = a.bind(aside, target, held.IsDir())
+	}
+	if err == nil {
+		err = a.clear(aside)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot mount at %s: %w", target, err)
 	}
 	return target, nil
+}
+
+func (a *Area) follow(held taskfile.Held, target string) error {
+	if err := a.bind(held.Path(), target, held.IsDir()); err != nil {
+		return err
+	}
+	return a.mounts.Follow(target)
+}
+
+// cover mounts a cover in what is mounted at target, by way of aside.
+func (a *Area) cover(cover Cover, target, aside string) error {
+	err := a.follow(cover.Held, aside)
+	if err == nil {
+		err = a.mounts.ReadOnly(aside)
+	}
+	if err == nil {
+		err = a.mounts.Cover(aside, target, cover.Name)
+	}
+	if err == nil {
+		err = a.clear(aside)
+	}
+	return err
+}
+
+// bind mounts source at target, in the place of what is there.
+func (a *Area) bind(source, target string, dir bool) error {
+	err := a.clear(target)
+	if err == nil && dir {
+		err = os.Mkdir(target, 0o700)
+	} else if err == nil {
+		err = os.WriteFile(target, nil, 0o600)
+	}
+	if err == nil {
+		err = a.mounts.Bind(source, target)
+	}
+	return err
 }
 
 // prepare mounts the tmpfs, unless it is there.

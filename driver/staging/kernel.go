@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/taskfile"
 )
 
 const errNotDir = unix.ENOTDIR
@@ -24,6 +26,37 @@ func (Kernel) Tmpfs(dir string) error {
 // Bind mounts source, and what is mounted below it, at target.
 func (Kernel) Bind(source, target string) error {
 	return wrap("mount at", target, unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""))
+}
+
+// Follow has what is mounted at target follow its source: what is mounted or unmounted below the source later is so below
+// the target, too, and never the other way.
+func (Kernel) Follow(target string) error {
+	return wrap("change the propagation of", target, unix.Mount("", target, "", unix.MS_SLAVE|unix.MS_REC, ""))
+}
+
+// ReadOnly makes what is mounted at target read-only there.
+func (Kernel) ReadOnly(target string) error {
+	var at unix.Statfs_t
+	if err := unix.Statfs(target, &at); err != nil {
+		return wrap("look at", target, err)
+	}
+	kept := uintptr(at.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC) // the two calls name them by the same bits
+	return wrap("make read-only", target, unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|kept, ""))
+}
+
+// Cover mounts source over a directory in what is mounted at target. If that is a link, it fails.
+func (k Kernel) Cover(source, target, name string) error {
+	dir, err := taskfile.OpenDir(target)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	at, err := dir.Hold(name)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	return k.Bind(source, at.Path())
 }
 
 // Unmount detaches what is mounted at target, also while it is in use.

@@ -51,6 +51,14 @@ func (n *node) stage(t *testing.T, attempt string, number int, path string) stri
 	return staged
 }
 
+// shared makes the allocation's directory a mount that all copies of it share, as on most machines.
+func (n *node) shared(t *testing.T) {
+	t.Helper()
+	must.NoError(t, Kernel{}.Tmpfs(n.alloc))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(n.alloc, unix.MNT_DETACH)) })
+	must.NoError(t, unix.Mount("", n.alloc, "", unix.MS_SHARED, ""))
+}
+
 // mounts are the mounts below a directory.
 func (n *node) mountsBelow(t *testing.T) (below []string) {
 	t.Helper()
@@ -133,4 +141,62 @@ func TestStagingOverRestarts(t *testing.T) {
 	must.NoError(t, n.Remove("a/task/1"))
 	must.NoError(t, n.Sweep(func() ([]string, error) { return nil, nil }))
 	n.stage(t, "a/task/1", 1, "local/d")
+}
+
+// What the client has mounted in the allocation's directory stays when a mount ends that
+// has it, too: on most machines, unmounting one of them unmounts the other.
+func TestStagedSourcesLeaveOtherMountsAlone(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.shared(t)
+	secrets := filepath.Join(n.alloc, "app", "secrets")
+	must.NoError(t, os.MkdirAll(secrets, 0o755))
+	must.NoError(t, Kernel{}.Tmpfs(secrets))
+	must.NoError(t, os.WriteFile(filepath.Join(secrets, "token"), nil, 0o600))
+
+	staged := n.stage(t, "a/task/1", 1, "app")
+	must.FileExists(t, filepath.Join(staged, "secrets", "token"))
+	must.NoError(t, n.Remove("a/task/1"))
+	must.SliceEmpty(t, n.mountsBelow(t))
+	must.FileExists(t, filepath.Join(secrets, "token"))
+}
+
+// A directory in what is staged can be read-only in all that is mounted from there, and
+// stays as it is where the client has it.
+func TestStagedSourcesWithACover(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.shared(t)
+	must.NoError(t, os.MkdirAll(filepath.Join(n.alloc, "alloc", "logs"), 0o777))
+	dir, err := taskfile.OpenDir(n.alloc)
+	must.NoError(t, err)
+	defer dir.Close()
+	shared, err := dir.Hold("alloc")
+	must.NoError(t, err)
+	defer shared.Close()
+	logs, err := dir.Hold("alloc/logs")
+	must.NoError(t, err)
+	defer logs.Close()
+
+	for range 2 { // a repeated call too
+		staged, err := n.Stage("a/task/1", 1, shared, Cover{"logs", logs})
+		must.NoError(t, err)
+		must.Eq(t, []string{staged, filepath.Join(staged, "logs")}, n.mountsBelow(t))
+		copied := t.TempDir()
+		must.NoError(t, Kernel{}.Bind(staged, copied))
+		must.NoError(t, os.WriteFile(filepath.Join(copied, "data"), nil, 0o600))
+		must.ErrorIs(t, os.WriteFile(filepath.Join(copied, "logs", "new"), nil, 0o600), unix.EROFS)
+		must.ErrorIs(t, os.Rename(filepath.Join(copied, "logs"), filepath.Join(copied, "moved")), unix.EBUSY)
+		must.NoError(t, os.WriteFile(filepath.Join(n.alloc, "alloc", "logs", "line"), nil, 0o600))
+		must.FileExists(t, filepath.Join(copied, "logs", "line"))
+		must.NoError(t, Kernel{}.Unmount(copied))
+	}
+	must.NoError(t, n.Remove("a/task/1"))
+	must.SliceEmpty(t, n.mountsBelow(t))
+	must.NoError(t, os.WriteFile(filepath.Join(n.alloc, "alloc", "logs", "line"), nil, 0o600))
+
+	must.NoError(t, os.Rename(filepath.Join(n.alloc, "alloc", "logs"), filepath.Join(n.alloc, "alloc", "moved")))
+	must.NoError(t, os.Symlink("/etc", filepath.Join(n.alloc, "alloc", "logs")))
+	_, err = n.Stage("a/task/1", 1, shared, Cover{"logs", logs})
+	must.ErrorIs(t, err, taskfile.ErrKind)
 }
