@@ -123,7 +123,7 @@ func (s *soak) finish(t *testing.T, begin model.Remains) {
 	stopped := time.Now()
 	end := s.settleTo(t, begin)
 	s.report.Settled = time.Since(stopped)
-	s.report.Leaks, s.report.NomadLeft = s.leaks(begin, end)
+	s.report.Leaks, s.report.OthersLeft = s.leaks(begin, end)
 	s.report.Processes = s.gauges.trends()
 	if err := s.sellAll(t.Context()); err != nil {
 		s.violated(model.Violation{Kind: model.Lost, At: time.Now(), Text: err.Error()})

@@ -49,7 +49,7 @@ type Report struct {
 	Processes  []Trends         `json:"processes"`
 	Violations []Violation      `json:"violations"`
 	Leaks      []Leak           `json:"leaks"`
-	NomadLeft  []Leak           `json:"nomad_left,omitempty"` // by agents that died in the middle; not judged
+	OthersLeft []Leak           `json:"others_left,omitempty"` // by agents and daemons that were killed; not judged
 }
 
 // Err is nil if nothing was violated or leaked.
@@ -80,7 +80,7 @@ func (r Report) Write(to io.Writer) {
 	for _, l := range r.Leaks {
 		fmt.Fprintf(to, "leaked: %s: %s\n", l.Kind, l.Item)
 	}
-	for _, l := range r.NomadLeft {
+	for _, l := range r.OthersLeft {
 		fmt.Fprintf(to, "left by Nomad's agent: %s: %s\n", l.Kind, l.Item)
 	}
 	for _, note := range r.Notes {
