@@ -28,7 +28,7 @@
 //	logs.go  checkpoint.go  fifo.go   output into Nomad's pipes; holder.go  hold.go: the process that keeps them open
 //	cpuset.go                         the CPUs that tasks share with each other
 //	images.go  imagenotes.go          images: brought for a task, removed when nobody uses them
-//	exec.go  stats.go  events.go  fingerprint.go   one family of calls each
+//	exec.go  stats.go  events.go  fingerprint.go  enginepid.go   one family of calls each
 //
 // # What holds
 //

@@ -69,6 +69,9 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 	if err := s.keeper.journal.check(); err != nil {
 		return away(true, err)
 	}
+	if err := s.checkStaging(); err != nil {
+		return away(true, err)
+	}
 	before.look(s.tableFault(ctx, before, p.pace.proof))
 	attributes := nodeAttributes(p.name, s.settings, info)
 	if errors.Is(before.table, allocator.ErrDenied) && missingForGPUs(s.settings, info) == nil {
@@ -83,6 +86,17 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		Health:            drivers.HealthStateHealthy,
 		HealthDescription: describe(s.settings, info, before.table, s.unsafeToolkit(ctx, info)),
 	}
+}
+
+// checkStaging fails if no task could be given what it mounts from its allocation.
+func (s *services) checkStaging() error {
+	if !s.settings.stagesSources() {
+		return nil
+	}
+	if err := s.staging.Check(enginePid(s.settings.Endpoint)); err != nil {
+		return fmt.Errorf("tasks cannot have their directories mounted: %w; or set volumes.stage_sources = false", err)
+	}
+	return nil
 }
 
 // look notes a fault of the table. One outage has one text: a new one would be a

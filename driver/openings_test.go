@@ -24,7 +24,8 @@ var openings = map[string]struct {
 	"staging/area.go": {
 		[]string{"os.Mkdir", "os.MkdirAll", "os.ReadDir", "os.Remove", "os.WriteFile"}, "state_dir",
 	},
-	"staging/kernel.go": {[]string{"unix.Mount", "unix.Unmount"}, "state_dir, and what is held"},
+	"staging/visible.go": {[]string{"os.ReadFile"}, "/proc"},
+	"staging/kernel.go":  {[]string{"unix.Mount", "unix.Unmount"}, "state_dir, and what is held"},
 	"journal.go": {
 		[]string{"os.MkdirAll", "os.ReadDir", "os.ReadFile", "os.Remove", "os.WriteFile", "renameio.WithTempDir", "renameio.WriteFile"},
 		"state_dir",

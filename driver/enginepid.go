@@ -1,0 +1,40 @@
+package driver
+
+import (
+	"cmp"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// dockerSocket is where Docker listens if nothing else is said.
+const dockerSocket = "unix:///var/run/docker.sock"
+
+// enginePid is the process that listens on the engine's socket: Docker, or systemd in its
+// place. 0: it is not known, or in another PID namespace.
+func enginePid(endpoint string) int {
+	path, local := strings.CutPrefix(cmp.Or(endpoint, os.Getenv("DOCKER_HOST"), dockerSocket), "unix://")
+	if !local {
+		return 0
+	}
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	if err := raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	}); err != nil {
+		return 0
+	}
+	return pid
+}

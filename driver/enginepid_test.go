@@ -1,0 +1,21 @@
+package driver
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestEnginePid(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "docker.sock")
+	must.Eq(t, 0, enginePid("unix://"+path))
+	listener, err := net.Listen("unix", path)
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	must.Eq(t, os.Getpid(), enginePid("unix://"+path))
+	must.Eq(t, 0, enginePid("tcp://127.0.0.1:2376"))
+}
