@@ -55,14 +55,25 @@ func serveDriver(options driverOptions) {
 	plugin.Shutdown()
 }
 
-// endSuperseded ends the process if the plugin has to make room for another one.
+// unusedTime is how long an agent may take to configure a plugin that it has started. One
+// that was killed before it did so leaves a process that no agent will ever ask for.
+const unusedTime = 2 * time.Minute
+
+// endSuperseded ends the process if another one serves in the place of the plugin, or if
+// no agent has configured the plugin for use.
 func endSuperseded(ctx context.Context, plugin *driver.Plugin) {
 	select {
+	case <-time.After(unusedTime):
+		if plugin.Configured() {
+			endSuperseded(ctx, plugin)
+			return
+		}
 	case <-plugin.Superseded():
-		plugin.Shutdown()
-		os.Exit(0)
 	case <-ctx.Done():
+		return
 	}
+	plugin.Shutdown()
+	os.Exit(0)
 }
 
 func commands() cli.App {

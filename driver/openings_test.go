@@ -22,7 +22,7 @@ var openings = map[string]struct {
 }{
 	"checkpoint.go": {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadDir", "os.Remove"}, "state_dir"},
 	"staging/area.go": {
-		[]string{"os.Mkdir", "os.MkdirAll", "os.ReadDir", "os.Remove", "os.WriteFile"}, "state_dir",
+		[]string{"os.Mkdir", "os.MkdirAll", "os.ReadDir", "os.Remove", "os.RemoveAll", "os.WriteFile"}, "state_dir",
 	},
 	"staging/visible.go": {[]string{"os.ReadFile"}, "/proc"},
 	"staging/kernel.go":  {[]string{"unix.Mount", "unix.Unmount"}, "state_dir, and what is held"},

@@ -41,6 +41,7 @@ type Plugin struct {
 	ctx      context.Context // ends with Shutdown
 	cancel   context.CancelFunc
 	routines sync.WaitGroup
+	spawning sync.Mutex // nothing is spawned once Shutdown waits
 
 	superseded chan struct{} // closed when this process has to end
 	endOnce    sync.Once
@@ -183,6 +184,9 @@ func (s settings) engine() docker.Config {
 	}
 }
 
+// Configured reports whether an agent has configured the plugin for service.
+func (p *Plugin) Configured() bool { return p.services.Load() != nil }
+
 // serving returns what the configuration decided, or an error before there is one.
 func (p *Plugin) serving() (*services, error) {
 	if s := p.services.Load(); s != nil {
@@ -198,13 +202,21 @@ func (p *Plugin) settings() settings {
 	return settings{}
 }
 
-// spawn runs a goroutine that ends with the plugin.
-func (p *Plugin) spawn(run func()) { p.routines.Go(run) }
+// spawn runs a goroutine that ends with the plugin. After Shutdown nothing runs any more.
+func (p *Plugin) spawn(run func()) {
+	p.spawning.Lock()
+	defer p.spawning.Unlock()
+	if p.ctx.Err() == nil {
+		p.routines.Go(run)
+	}
+}
 
 // Shutdown ends all that the plugin has running and waits for it. Containers and
 // claims stay: the next plugin recovers them.
 func (p *Plugin) Shutdown() {
+	p.spawning.Lock()
 	p.cancel()
+	p.spawning.Unlock()
 	p.routines.Wait()
 	if s := p.services.Load(); s != nil {
 		s.keeper.tenancy.end()

@@ -81,6 +81,14 @@ func (s *start) stageSources(spec *docker.Spec) error {
 	return nil
 }
 
+// unstage removes the mounts that the container has by now: while they are there, Nomad
+// could not remove the allocation's directory, as it does also before a container is gone.
+func (s *start) unstage() {
+	if err := s.services.staging.Remove(s.task.ID); err != nil {
+		s.plugin.logger.Warn("a task's staged sources stay mounted until it ends", "task_id", s.task.ID, "error", err)
+	}
+}
+
 // covers are the logs, if the source has them in it. The read-only mount of them that Docker is asked for is not enough:
 // Docker looks up each target when it mounts it, and links of the image, or another mount, can lead the two to different
 // places. Docker would fail to label what is read-only, so the operator's SELinux label leaves it at that.

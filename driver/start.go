@@ -190,6 +190,7 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	s.unstage()
 	if err := s.markRunning(found.ID); err != nil {
 		return nil, nil, err
 	}

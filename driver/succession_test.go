@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -78,4 +79,29 @@ func TestProcessWithoutAnAgentEnds(t *testing.T) {
 	over, _ = p.succession(s, later)
 	must.False(t, over)
 	connected()
+}
+
+// An agent may be killed while it starts another process, and the next agent then finds
+// this one: a later process counts while it lives.
+func TestDeadSuccessorsDoNotCount(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, second, third := newTenancy(dir), newTenancy(dir), newTenancy(dir)
+	first.announce()
+	must.False(t, first.succeeded())
+	second.announce()
+	third.announce()
+	must.True(t, first.succeeded())
+	must.True(t, second.succeeded())
+	_, sole := first.sole(time.Now())
+	must.False(t, sole)
+
+	third.end()
+	second.end()
+	must.False(t, first.succeeded())
+	_, sole = first.sole(time.Now())
+	must.True(t, sole)
+	must.NoError(t, os.WriteFile(first.current, []byte("not a number\n"), 0o600)) // a newer version's
+	must.True(t, first.succeeded())
+	first.end()
 }

@@ -1,14 +1,16 @@
 package driver
 
 import (
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
-	"github.com/hashicorp/nomad/helper/uuid"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,15 +20,20 @@ import (
 type tenancy struct {
 	path    string
 	current string // path of a file that names the process that began last
-	token   string // by which this process is named there; empty: it has not begun yet
+	living  string // path of a file of which each process that has begun keeps one byte locked: that at its token
 
 	mu    sync.Mutex
+	token int64    // by which this process is named; 0: it has not begun yet
+	alive *os.File // living, with its lock
 	lock  *os.File // nil: another process has it, or may have it
 	since time.Time
 }
 
 func newTenancy(stateDir string) *tenancy {
-	return &tenancy{path: filepath.Join(stateDir, "plugin.lock"), current: filepath.Join(stateDir, "plugin.current")}
+	return &tenancy{
+		path: filepath.Join(stateDir, "plugin.lock"), current: filepath.Join(stateDir, "plugin.current"),
+		living: filepath.Join(stateDir, "plugin.living"),
+	}
 }
 
 // announce tells all earlier processes that this one has begun. Where state_dir cannot be
@@ -34,10 +41,24 @@ func newTenancy(stateDir string) *tenancy {
 func (t *tenancy) announce() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.token = uuid.Generate()
-	if os.MkdirAll(filepath.Dir(t.current), 0o700) == nil {
-		_ = renameio.WriteFile(t.current, []byte(t.token+"\n"), 0o600)
+	t.token = rand.Int64N(math.MaxInt64-1) + 1
+	if os.MkdirAll(filepath.Dir(t.current), 0o700) != nil {
+		return
 	}
+	file, err := os.OpenFile(t.living, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil && unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, byteAt(t.token, unix.F_WRLCK)) == nil {
+		t.alive = file
+	}
+	t.tell()
+}
+
+// tell names this process as the one that began last.
+func (t *tenancy) tell() {
+	_ = renameio.WriteFile(t.current, []byte(strconv.FormatInt(t.token, 10)+"\n"), 0o600)
+}
+
+func byteAt(token int64, kind int16) *unix.Flock_t {
+	return &unix.Flock_t{Type: kind, Whence: 0, Start: token, Len: 1}
 }
 
 // succeeded reports whether another process has begun since.
@@ -47,12 +68,33 @@ func (t *tenancy) succeeded() bool {
 	return t.isSucceeded()
 }
 
+// isSucceeded also takes the place of a later process that has died. An agent that was
+// killed while it started one may have left this one to the next agent.
 func (t *tenancy) isSucceeded() bool {
-	if t.token == "" {
+	if t.token == 0 {
 		return false
 	}
-	latest, err := os.ReadFile(t.current)
-	return err == nil && strings.TrimSpace(string(latest)) != t.token
+	text, err := os.ReadFile(t.current)
+	if err != nil {
+		return false
+	}
+	latest, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err == nil && latest == t.token {
+		return false
+	}
+	if err != nil || t.alive == nil || t.lives(latest) {
+		return true
+	}
+	t.tell()
+	return false
+}
+
+// lives reports whether a process that has begun is not known to have ended: the kernel
+// lets go of its lock, however it dies.
+func (t *tenancy) lives(token int64) bool {
+	lock := byteAt(token, unix.F_WRLCK)
+	err := unix.FcntlFlock(t.alive.Fd(), unix.F_OFD_GETLK, lock)
+	return err != nil || lock.Type != unix.F_UNLCK
 }
 
 // sole reports whether this is the only process, and since when that is known.
@@ -81,8 +123,10 @@ func (t *tenancy) sole(now time.Time) (since time.Time, sole bool) {
 func (t *tenancy) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lock != nil {
-		_ = t.lock.Close()
-		t.lock = nil
+	for _, file := range []**os.File{&t.lock, &t.alive} {
+		if *file != nil {
+			_ = (*file).Close()
+			*file = nil
+		}
 	}
 }

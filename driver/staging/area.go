@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 
 	"nomad-gpu-mem/driver/taskfile"
 )
@@ -204,7 +205,11 @@ func (a *Area) clear(target string) error {
 	if err := a.mounts.Unmount(target); err != nil && !isNone(err) {
 		return err
 	}
-	if err := os.Remove(target); !isNone(err) {
+	err := os.Remove(target)
+	if errors.Is(err, unix.ENOTEMPTY) {
+		err = os.RemoveAll(target) // what Docker has made for `docker cp`; nothing is mounted there now
+	}
+	if !isNone(err) {
 		return err
 	}
 	return nil
