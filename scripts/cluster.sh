@@ -34,7 +34,8 @@ up() {
   "$scripts/deps.sh"
   "$scripts/host.sh" remember
   step "Tools, from $GPU_MEM_CACHE"
-  "$scripts/tools.sh" nomad consul runtime
+  "$scripts/tools.sh" nomad runtime
+  [[ $GPU_MEM_STORE != consul ]] || "$scripts/tools.sh" consul
   step "Program and fake NVML"
   "$scripts/build.sh" program fakenvml
   step "Docker engine with NVIDIA's runtime, and its GPUs"

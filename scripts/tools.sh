@@ -54,11 +54,32 @@ missing() {
 build() {
   local name temp
   name=$(name_of "$3")
-  say "building $name $(pinned "$1" "$2"), once: up to 8 minutes on two cores"
   temp=$(mktemp -d "$GPU_MEM_CACHE/build.XXXXXX")
-  (cd "$GPU_MEM_ROOT/scripts/tools/$1" &&
-    CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath -o "$temp/$name" "$3")
+  compile "$GPU_MEM_ROOT/scripts/tools/$1" "$temp/$name" "$3" >"$temp/log" 2>&1 &
+  if ! await $! "building $name $(pinned "$1" "$2"), once: up to 8 minutes on two cores"; then
+    cat "$temp/log" >&2
+    die "$name was not built"
+  fi
   mv -f "$temp/$name" "$GPU_MEM_CACHE/bin/$name"
+}
+
+compile() { cd "$1" && CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath -o "$2" "$3"; }
+
+# await PID TEXT: waits for a process, and shows on one line for how long. Where the output is no
+# terminal, the line is printed once.
+await() {
+  local began=$SECONDS
+  if [[ ! -t 1 ]]; then
+    say "$2"
+    wait "$1"
+    return
+  fi
+  while kill -0 "$1" 2>/dev/null; do
+    printf '\r%s (%d:%02d so far)' "$2" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
+    sleep 1
+  done
+  say ""
+  wait "$1"
 }
 
 (($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint ..."
