@@ -27,7 +27,7 @@ job "two-gpus" {
           constraint {
             attribute = "${device.attr.memory}"
             operator  = "<="
-            value     = "16 GiB"
+            value     = "20000 MiB"
           }
         }
 
@@ -37,7 +37,7 @@ job "two-gpus" {
           constraint {
             attribute = "${device.attr.memory}"
             operator  = ">"
-            value     = "16 GiB"
+            value     = "20000 MiB"
           }
         }
       }

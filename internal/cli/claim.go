@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"os/exec"
 	"time"
 
@@ -157,7 +158,7 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 	}
 	user := c.app.Getenv("USER")
 	if user == "" {
-		user = "somebody"
+		user = fmt.Sprintf("uid %d", os.Getuid())
 	}
 	h := &holding{table: table, gpu: gpu.ID, mib: count * unit, owner: allocator.Owner{
 		Job: outsideJob, Task: user, Alloc: newHoldID(), NodeName: gpu.State.Node,
