@@ -39,6 +39,7 @@ type world struct {
 	config   string // of the plugin, besides state_dir
 	mounts   staging.Mounts
 	assert   time.Duration // pace of the plugin's look at its claims
+	settling time.Duration // what the agent may take to recover its tasks
 	starts   int
 }
 
@@ -46,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	store, engine := storetest.NewMemory(), newFakeEngine()
 	return &world{
 		t: t, name: Name, engine: engine, open: func(docker.Config) (Engine, error) { return engine, nil }, store: store, table: allocator.NewTable(store), stateDir: t.TempDir(),
-		mounts: noMounts{}, config: `claim_timeout = "5s"`, assert: 10 * time.Millisecond,
+		settling: 200 * time.Millisecond, mounts: noMounts{}, config: `claim_timeout = "5s"`, assert: 10 * time.Millisecond,
 	}
 }
 
@@ -122,7 +123,7 @@ func (w *world) newPlugin() *Plugin {
 		retry:       10 * time.Millisecond,
 		recovery:    50 * time.Millisecond,
 		pool:        10 * time.Millisecond,
-		settling:    200 * time.Millisecond,
+		settling:    w.settling,
 		lonely:      time.Hour,
 	}
 	return p
@@ -234,5 +235,5 @@ func (w *world) nothingLeft() {
 
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(ok), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(ok), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }

@@ -35,7 +35,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	sandbox, created, err := p.createSandbox(s, allocID, docker.SandboxSpec{
 		Name:        sandboxName(allocID),
 		Hostname:    hostname,
-		Labels:      map[string]string{labelSandbox: allocID, labelNode: s.keeper.home.nodeID()},
+		Labels:      map[string]string{labelSandbox: allocID},
 		Env:         []string{visibleDevices + "=" + noDevices}, // over what its image says
 		PullTimeout: s.settings.infraTimeout,
 		IdleTimeout: s.settings.pullIdle,

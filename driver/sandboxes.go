@@ -68,7 +68,7 @@ func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time
 	}
 	for _, c := range found {
 		alloc := c.Labels[labelSandbox]
-		if c.Name == sandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.danglingGrace && !s.keeper.isElsewhere(c) {
+		if c.Name == sandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.danglingGrace {
 			p.removeIfForgotten(ctx, s, c, now)
 		}
 	}
