@@ -111,6 +111,32 @@ func (c *cluster) respawn(d daemon, l life) error {
 	return os.WriteFile(d.pidFile(), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o600)
 }
 
+// agentLives are how the agents were started.
+func (c *cluster) agentLives() (lives []life, err error) {
+	for _, m := range c.machines {
+		l, err := c.agent(m).life()
+		if err != nil {
+			return nil, err
+		}
+		lives = append(lives, l)
+	}
+	return lives, nil
+}
+
+// reviveAgents starts the agents that do not run, as a service manager would: an agent gives
+// up if a fault ends a plugin that it has just started to ask for its configuration.
+func (c *cluster) reviveAgents(lives []life) error {
+	for i, m := range c.machines {
+		if _, err := c.agent(m).life(); err == nil {
+			continue
+		}
+		if err := c.respawn(c.agent(m), lives[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // agent is the Nomad agent of a node.
 func (c *cluster) agent(m *machine) daemon {
 	name := "nomad"

@@ -93,6 +93,10 @@ func newSoak(c *cluster, seed uint64) *soak {
 func (s *soak) run(ctx context.Context, churn time.Duration) error {
 	observing, stopObserving := context.WithCancel(ctx)
 	defer stopObserving()
+	agents, err := s.agentLives()
+	if err != nil {
+		return err
+	}
 	churning, stop := context.WithCancelCause(observing)
 	s.stop = stop
 	defer time.AfterFunc(churn, func() { stop(nil) }).Stop()
@@ -109,9 +113,12 @@ func (s *soak) run(ctx context.Context, churn time.Duration) error {
 	if cause := context.Cause(churning); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
+	if err := s.reviveAgents(agents); err != nil {
+		return err
+	}
 	stopping, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	err := s.stopAll(stopping)
+	err = s.stopAll(stopping)
 	stopObserving()
 	watch.Wait()
 	return err
