@@ -43,7 +43,7 @@ func New(stateDir string, mounts Mounts) *Area {
 
 const (
 	attemptsName = "attempts"
-	blocker      = "Seen in place of a directory: the mounts that the task driver makes here are not visible to whoever reads this.\n"
+	blocker      = "The task driver mounts directories here, and the process that reads this file does not see its mounts.\n"
 )
 
 // Contains reports whether a path is one that Stage returned, or below one.
