@@ -46,7 +46,7 @@ func TestDoctorMendsALeak(t *testing.T) {
 	})
 	must.Eq(t, 0, shared.doctor(t))
 
-	shared.leak(t, ended.ID)
+	shared.leak(t, ended.ID, ended.NodeID)
 	eventually(t, startTime, "the doctor finds the leak", func() error { // once Nomad knows of the end
 		if code := shared.doctor(t); code != 5 {
 			return fmt.Errorf("exit code %d", code)
@@ -60,7 +60,7 @@ func TestDoctorMendsALeak(t *testing.T) {
 }
 
 // leak writes a claim of an hour ago for an allocation.
-func (c *cluster) leak(t *testing.T, alloc string) {
+func (c *cluster) leak(t *testing.T, alloc, node string) {
 	t.Helper()
 	store, err := consul.New(consul.Config{Address: c.vars["CONSUL_HTTP_ADDR"], Prefix: "gpu-mem"})
 	must.NoError(t, err)
@@ -68,7 +68,7 @@ func (c *cluster) leak(t *testing.T, alloc string) {
 	table := allocator.NewTable(store, allocator.WithClock(func() time.Time { return time.Now().UTC().Add(-time.Hour) }))
 	host, err := os.Hostname()
 	must.NoError(t, err)
-	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: "n", NodeName: host}
+	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: node, NodeName: host}
 	booking := allocator.Booking{GPU: bigGPU, UnitMiB: 1024, Of: 23, Units: allocator.NewUnitSet(20, 21)}
 	must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: alloc + "/leaked"}, []allocator.Booking{booking}))
 }
