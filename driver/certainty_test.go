@@ -26,8 +26,8 @@ func TestUnansweredQuestionIsNoEnd(t *testing.T) {
 	w.nothingLeft()
 }
 
-// A task that is about to confirm its claim when it is destroyed writes none that nobody
-// would release.
+// A task that is about to confirm its claim when it is destroyed writes none: no
+// one would release it.
 func TestDestroyedTaskConfirmsNoClaim(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -46,12 +46,6 @@ const (
 	blocker      = "The task driver mounts directories here, and the process that reads this file does not see its mounts.\n"
 )
 
-// Contains reports whether a path is one that Stage returned, or below one.
-func (a *Area) Contains(path string) bool {
-	inside, err := filepath.Rel(a.dir, path)
-	return err == nil && filepath.IsLocal(inside)
-}
-
 // Cover is a directory in what is staged that is to be read-only, whatever the container does with the whole.
 type Cover struct {
 	Name string        // of the directory in what is staged

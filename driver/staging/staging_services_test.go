@@ -59,6 +59,9 @@ func (n *node) shared(t *testing.T) {
 	must.NoError(t, unix.Mount("", n.alloc, "", unix.MS_SHARED, ""))
 }
 
+// Contains reports whether a path is below the area.
+func (n *node) Contains(path string) bool { return strings.HasPrefix(path, n.dir+"/") }
+
 // mounts are the mounts below a directory.
 func (n *node) mountsBelow(t *testing.T) (below []string) {
 	t.Helper()

@@ -81,7 +81,7 @@ func (r Report) Write(to io.Writer) {
 		fmt.Fprintf(to, "leaked: %s: %s\n", l.Kind, l.Item)
 	}
 	for _, l := range r.OthersLeft {
-		fmt.Fprintf(to, "left by Nomad's agent: %s: %s\n", l.Kind, l.Item)
+		fmt.Fprintf(to, "left by a killed agent or daemon: %s: %s\n", l.Kind, l.Item)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(to, "note: %s\n", note)
