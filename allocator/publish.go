@@ -26,7 +26,7 @@ func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 		case state.otherMachine(old):
 			shared = fmt.Errorf("%w: %q; give each node a host name of its own", ErrSharedName, state.Name)
 			state.SharedUntil = t.now().Add(LeaseTime)
-		case t.now().Before(old.SharedUntil):
+		case t.now().Before(old.SharedUntil) && !old.SharedUntil.After(t.now().Add(LeaseTime)): // else a clock was ahead
 			state.SharedUntil = old.SharedUntil
 		}
 		return state, true, nil

@@ -120,6 +120,27 @@ func TestTable_PutNode_of_two_machines_with_one_name(t *testing.T) {
 	must.True(t, lacks("GPU-2"), must.Sprint("the other machine is gone"))
 }
 
+// Two machines have one host name for a while, and the clock of one is ahead just then: that they had it is forgotten
+// once the clock is right.
+func TestTable_PutNode_after_a_clock_that_was_ahead(t *testing.T) {
+	t.Parallel()
+	now := noon
+	table := allocator.NewTable(storetest.NewMemory(), allocator.WithClock(func() time.Time { return now }))
+	report := func(boot string, started time.Time) {
+		_ = table.PutNode(t.Context(), allocator.NodeState{Name: "host-1", Boot: boot, StartedAt: started, GPUs: []allocator.GPUID{"GPU-1"}})
+	}
+	report("boot-2", noon)
+	now = noon.AddDate(1, 0, 0)
+	report("boot-1", noon)
+	for now = noon; now.Before(noon.Add(5 * time.Minute)); now = now.Add(30 * time.Second) {
+		report("boot-1", noon)
+	}
+	node, err := table.Node(t.Context(), "host-1")
+	must.NoError(t, err)
+	must.True(t, node.SharedUntil.IsZero(), must.Sprint(node.SharedUntil))
+	must.True(t, node.Lacks("GPU-2"))
+}
+
 // A VM is replaced, and the GPU comes back under another host name. Its state is taken
 // over once the old node is gone, or says that it no longer finds the GPU.
 func TestTable_PutGPU_takes_over_from_a_node_that_is_gone(t *testing.T) {

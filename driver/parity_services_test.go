@@ -31,11 +31,11 @@ func TestServiceTaskRunsUntilItEnds(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)
 	d := w.boot()
-	task, _ := w.script(`echo at work > /alloc/file; until [ -e /local/end ]; do sleep 0.05; done`, ``)
+	task, _ := w.script(`echo at work > /alloc/data/file; until [ -e /local/end ]; do sleep 0.05; done`, ``)
 	d.run(t, task)
 	results, err := d.WaitTask(t.Context(), task.ID)
 	must.NoError(t, err)
-	shared := filepath.Join(task.TaskDir().SharedAllocDir, "file")
+	shared := filepath.Join(task.TaskDir().SharedAllocDir, "data", "file")
 	eventually(t, func() bool { text, _ := os.ReadFile(shared); return string(text) == "at work\n" })
 	select {
 	case result := <-results:

@@ -55,7 +55,7 @@ func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*driv
 	}
 	must.NoError(w.t, task.EncodeConcreteDriverConfig(config))
 	dirs := task.TaskDir()
-	for _, dir := range []string{dirs.SharedAllocDir, dirs.LogDir, dirs.SecretsDir} {
+	for _, dir := range []string{filepath.Join(dirs.SharedAllocDir, "data"), dirs.LogDir, dirs.SecretsDir} {
 		must.NoError(w.t, os.MkdirAll(dir, 0o755))
 	}
 	task.StdoutPath = mkfifo(w.t)

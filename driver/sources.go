@@ -37,11 +37,9 @@ func (s *start) stageSources(spec *docker.Spec) error {
 		inside, changeable := s.changeable(source)
 		covers, err := s.covers(source, alloc)
 		if err != nil {
-			return "", fmt.Errorf("the allocation's logs: %w", err)
+			return "", fmt.Errorf("the directory that the allocation's tasks share: %w", err)
 		}
-		for _, cover := range covers {
-			defer cover.Held.Close()
-		}
+		defer release(covers)
 		if !changeable && len(covers) == 0 {
 			return source, nil
 		}
@@ -89,23 +87,57 @@ func (s *start) unstage() {
 	}
 }
 
-// covers are the logs, if the source has them in it. The read-only mount of them that Docker is asked for is not enough:
-// Docker looks up each target when it mounts it, and links of the image, or another mount, can lead the two to different
-// places. Docker would fail to label what is read-only, so the operator's SELinux label leaves it at that.
-func (s *start) covers(source string, alloc *taskfile.Dir) ([]staging.Cover, error) {
+// covers are the directories in the one that the allocation's tasks share, if that is the source: of these, tasks can write
+// to all but the logs. The read-only mount of the logs that Docker is asked for is not enough: Docker looks up each target
+// when it mounts it, and links of the image, or another mount, can lead the two to different places. Nor is it enough that
+// the logs are a mount point: they are none for a process in another mount namespace, to which a task can hand what it has
+// open, and which can rename them if it may write to the directory above. So that one is read-only.
+//
+// Docker would fail to label what is read-only, so the operator's SELinux label leaves it at the former.
+func (s *start) covers(source string, alloc *taskfile.Dir) (covers []staging.Cover, err error) {
 	dirs, settings := s.task.TaskDir(), s.services.settings
 	if source != dirs.SharedAllocDir || settings.AllowWritableLogs || settings.Volumes.SelinuxLabel != "" {
 		return nil, nil
 	}
-	inside, err := filepath.Rel(s.task.AllocDir, dirs.LogDir)
+	defer func() {
+		if err != nil {
+			release(covers)
+			covers = nil
+		}
+	}()
+	shared, err := filepath.Rel(s.task.AllocDir, source)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := alloc.HoldOrMake(inside)
+	logs, err := alloc.HoldOrMake(filepath.Join(shared, filepath.Base(dirs.LogDir)))
 	if err != nil {
 		return nil, err
 	}
-	return []staging.Cover{{Name: filepath.Base(dirs.LogDir), Held: logs}}, nil
+	covers = append(covers, staging.Cover{Name: filepath.Base(dirs.LogDir), Held: logs})
+	names, err := alloc.Dirs(shared)
+	if err != nil {
+		return covers, err
+	}
+	if len(names) > mostStaged {
+		return covers, fmt.Errorf("there are more than %d directories in %s: put them in one", mostStaged, source)
+	}
+	for _, name := range names {
+		if name == filepath.Base(dirs.LogDir) {
+			continue
+		}
+		held, err := alloc.Hold(filepath.Join(shared, name))
+		if err != nil {
+			return covers, err
+		}
+		covers = append(covers, staging.Cover{Name: name, Held: held, Writable: true})
+	}
+	return covers, nil
+}
+
+func release(covers []staging.Cover) {
+	for _, cover := range covers {
+		cover.Held.Close()
+	}
 }
 
 func (s settings) stagesSources() bool {

@@ -24,6 +24,7 @@ type tenancy struct {
 
 	mu    sync.Mutex
 	token int64    // by which this process is named; 0: it has not begun yet
+	found string   // what current said when this process could not write it: it names an earlier one
 	alive *os.File // living, with its lock
 	lock  *os.File // nil: another process has it, or may have it
 	since time.Time
@@ -49,12 +50,15 @@ func (t *tenancy) announce() {
 	if err == nil && unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, byteAt(t.token, unix.F_WRLCK)) == nil {
 		t.alive = file
 	}
-	t.tell()
+	if t.tell() != nil {
+		text, _ := os.ReadFile(t.current)
+		t.found = string(text)
+	}
 }
 
 // tell names this process as the one that began last.
-func (t *tenancy) tell() {
-	_ = renameio.WriteFile(t.current, []byte(strconv.FormatInt(t.token, 10)+"\n"), 0o600)
+func (t *tenancy) tell() error {
+	return renameio.WriteFile(t.current, []byte(strconv.FormatInt(t.token, 10)+"\n"), 0o600)
 }
 
 func byteAt(token int64, kind int16) *unix.Flock_t {
@@ -78,6 +82,10 @@ func (t *tenancy) isSucceeded() bool {
 	if err != nil {
 		return false
 	}
+	if t.found != "" && t.found == string(text) {
+		_ = t.tell() // the fault of state_dir may have passed
+		return false
+	}
 	latest, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err == nil && latest == t.token {
 		return false
@@ -85,7 +93,7 @@ func (t *tenancy) isSucceeded() bool {
 	if err != nil || t.alive == nil || t.lives(latest) {
 		return true
 	}
-	t.tell()
+	_ = t.tell()
 	return false
 }
 

@@ -46,10 +46,12 @@ const (
 	blocker      = "The task driver mounts directories here, and the process that reads this file does not see its mounts.\n"
 )
 
-// Cover is a directory in what is staged that is to be read-only, whatever the container does with the whole.
+// Cover is a directory in what is staged that gets a mount of its own. What is staged with covers is read-only but for
+// those that are writable: its names stay as they are, whoever gets hold of it.
 type Cover struct {
-	Name string        // of the directory in what is staged
-	Held taskfile.Held // the directory
+	Name     string        // of the directory in what is staged
+	Held     taskfile.Held // the directory
+	Writable bool
 }
 
 // Stage mounts what is held for an attempt, in the place of what an earlier call with that number has mounted, and
@@ -71,6 +73,9 @@ func (a *Area) Stage(attempt string, number int, held taskfile.Held, covers ...C
 		if err == nil {
 			err = a.cover(cover, aside, fmt.Sprint(target, "-cover-", n))
 		}
+	}
+	if err == nil && len(covers) > 0 {
+		err = a.mounts.ReadOnly(aside)
 	}
 	if err == nil {
 		err = a.bind(aside, target, held.IsDir())
@@ -94,7 +99,7 @@ func (a *Area) follow(held taskfile.Held, target string) error {
 // cover mounts a cover in what is mounted at target, by way of aside.
 func (a *Area) cover(cover Cover, target, aside string) error {
 	err := a.follow(cover.Held, aside)
-	if err == nil {
+	if err == nil && !cover.Writable {
 		err = a.mounts.ReadOnly(aside)
 	}
 	if err == nil {

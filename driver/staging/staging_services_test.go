@@ -164,13 +164,14 @@ func TestStagedSourcesLeaveOtherMountsAlone(t *testing.T) {
 	must.FileExists(t, filepath.Join(secrets, "token"))
 }
 
-// A directory in what is staged can be read-only in all that is mounted from there, and
-// stays as it is where the client has it.
+// With covers, what is staged is read-only in all that is mounted from there, but for the
+// covers that are writable, and stays as it is where the client has it.
 func TestStagedSourcesWithACover(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.shared(t)
 	must.NoError(t, os.MkdirAll(filepath.Join(n.alloc, "alloc", "logs"), 0o777))
+	must.NoError(t, os.MkdirAll(filepath.Join(n.alloc, "alloc", "data"), 0o777))
 	dir, err := taskfile.OpenDir(n.alloc)
 	must.NoError(t, err)
 	defer dir.Close()
@@ -180,16 +181,21 @@ func TestStagedSourcesWithACover(t *testing.T) {
 	logs, err := dir.Hold("alloc/logs")
 	must.NoError(t, err)
 	defer logs.Close()
+	data, err := dir.Hold("alloc/data")
+	must.NoError(t, err)
+	defer data.Close()
 
 	for range 2 { // a repeated call too
-		staged, err := n.Stage("a/task/1", 1, shared, Cover{"logs", logs})
+		staged, err := n.Stage("a/task/1", 1, shared, Cover{Name: "logs", Held: logs}, Cover{Name: "data", Held: data, Writable: true})
 		must.NoError(t, err)
-		must.Eq(t, []string{staged, filepath.Join(staged, "logs")}, n.mountsBelow(t))
+		must.Eq(t, []string{staged, filepath.Join(staged, "logs"), filepath.Join(staged, "data")}, n.mountsBelow(t))
 		copied := t.TempDir()
 		must.NoError(t, Kernel{}.Bind(staged, copied))
-		must.NoError(t, os.WriteFile(filepath.Join(copied, "data"), nil, 0o600))
+		must.NoError(t, os.WriteFile(filepath.Join(copied, "data", "new"), nil, 0o600))
+		must.ErrorIs(t, os.WriteFile(filepath.Join(copied, "new"), nil, 0o600), unix.EROFS)
 		must.ErrorIs(t, os.WriteFile(filepath.Join(copied, "logs", "new"), nil, 0o600), unix.EROFS)
-		must.ErrorIs(t, os.Rename(filepath.Join(copied, "logs"), filepath.Join(copied, "moved")), unix.EBUSY)
+		must.NoError(t, Kernel{}.Unmount(filepath.Join(copied, "logs"))) // as in another mount namespace
+		must.ErrorIs(t, os.Rename(filepath.Join(copied, "logs"), filepath.Join(copied, "moved")), unix.EROFS)
 		must.NoError(t, os.WriteFile(filepath.Join(n.alloc, "alloc", "logs", "line"), nil, 0o600))
 		must.FileExists(t, filepath.Join(copied, "logs", "line"))
 		must.NoError(t, Kernel{}.Unmount(copied))
@@ -200,6 +206,6 @@ func TestStagedSourcesWithACover(t *testing.T) {
 
 	must.NoError(t, os.Rename(filepath.Join(n.alloc, "alloc", "logs"), filepath.Join(n.alloc, "alloc", "moved")))
 	must.NoError(t, os.Symlink("/etc", filepath.Join(n.alloc, "alloc", "logs")))
-	_, err = n.Stage("a/task/1", 1, shared, Cover{"logs", logs})
+	_, err = n.Stage("a/task/1", 1, shared, Cover{Name: "logs", Held: logs})
 	must.ErrorIs(t, err, taskfile.ErrKind)
 }

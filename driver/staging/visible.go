@@ -3,8 +3,10 @@ package staging
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // hiddenError says that a process does not see what is mounted in the area.
@@ -35,34 +37,53 @@ func (a *Area) Check(pid int) error {
 	if err != nil || own == other {
 		return nil //nolint:nilerr // nothing is known
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err == nil && !isShared(string(mounts), filepath.Dir(a.dir)) {
+	theirs, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil //nolint:nilerr // nothing is known
+	}
+	ours, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var at unix.Stat_t
+	if err := unix.Stat(a.dir, &at); err != nil {
+		return err
+	}
+	if !follows(string(theirs), string(ours), fmt.Sprintf("%d:%d", unix.Major(at.Dev), unix.Minor(at.Dev))) {
 		return &hiddenError{a.dir, pid}
 	}
-	return err
+	return nil
 }
 
-// isShared reports whether the mount that has dir passes on what is mounted there. Its table is that of
-// /proc/PID/mountinfo: the fifth field is where it is mounted, and optional fields lie between the sixth and a "-".
-func isShared(mountinfo, dir string) (shared bool) {
-	longest := -1
+// follows reports whether what is mounted in a file system by those who have the table ours appears for those who have the
+// table theirs. To have the file system is not enough: a copy of its mount that is private stays as it was.
+func follows(theirs, ours, device string) bool {
+	passed, received := false, map[string]bool{}
+	own := propagation(ours, device)
+	for _, field := range own {
+		kind, group, _ := strings.Cut(field, ":")
+		passed = passed || kind == "shared"
+		received[group] = received[group] || kind == "master"
+	}
+	return passed && slices.ContainsFunc(propagation(theirs, device), func(field string) bool {
+		kind, group, _ := strings.Cut(field, ":")
+		// They are of our peer group, or follow it, or follow one that does. A group that we follow gets nothing from us.
+		return kind == "shared" && slices.Contains(own, field) || kind == "master" && !received[group]
+	})
+}
+
+// propagation returns the optional fields of the mounts of a file system, which say where its mounts are passed on to and
+// come from. The table is that of /proc/PID/mountinfo: the third field is the file system's device, and the optional ones lie
+// between the sixth and a "-".
+func propagation(mountinfo, device string) (found []string) {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
-		if len(fields) < 7 {
+		if len(fields) < 7 || fields[2] != device {
 			continue
 		}
-		at := fields[4]
-		inside, err := filepath.Rel(at, dir)
-		if err != nil || !filepath.IsLocal(inside) || len(at) < longest {
-			continue
-		}
-		longest, shared = len(at), false // a later mount at the same place covers the earlier one
-		for _, field := range fields[6:] {
-			if field == "-" {
-				break
-			}
-			shared = shared || strings.HasPrefix(field, "shared:")
+		if end := slices.Index(fields[6:], "-"); end > 0 {
+			found = append(found, fields[6:6+end]...)
 		}
 	}
-	return shared
+	return found
 }

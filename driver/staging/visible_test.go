@@ -6,19 +6,25 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-func TestIsShared(t *testing.T) {
+func TestFollows(t *testing.T) {
 	t.Parallel()
-	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-23 22 0:21 / /tmp rw master:5 - tmpfs tmpfs rw
-24 22 8:2 / /var/lib rw,relatime - ext4 /dev/sda2 rw
-25 24 8:3 / /var/lib/nomad-gpu-mem rw,relatime shared:7 master:1 - ext4 /dev/sda3 rw
-26 22 8:4 / /srv rw shared:8 - ext4 /dev/sda4 rw
-27 26 8:5 / /srv rw - ext4 /dev/sda5 rw
+	const ours = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+23 22 0:21 / /var/lib/nomad-gpu-mem/staging rw,relatime shared:7 master:3 - tmpfs tmpfs rw
+24 22 0:22 / /srv/staging rw - tmpfs tmpfs rw
 `
-	for dir, want := range map[string]bool{
-		"/etc": true, "/tmp/x": false, "/var/lib/other": false, "/var/lib/nomad-gpu-mem/state": true,
-		"/var/lib/nomad-gpu-memory": false, "/srv/x": false,
+	for theirs, want := range map[string]bool{
+		``: false,
+		`90 80 8:1 / / rw shared:1 - ext4 /dev/sda1 rw`:                      false, // the disk, but not the area
+		`90 80 0:21 / /var/lib/nomad-gpu-mem/staging rw - tmpfs tmpfs rw`:    false, // a private copy
+		`90 80 0:21 / /a rw shared:9 - tmpfs tmpfs rw`:                       false, // one that is shared with others
+		`90 80 0:21 / /a rw shared:7 master:3 - tmpfs tmpfs rw`:              true,
+		`90 80 0:21 / /a rw master:7 - tmpfs tmpfs rw`:                       true,
+		`90 80 0:21 / /a rw shared:9 master:7 - tmpfs tmpfs rw`:              true,
+		`90 80 0:21 / /a rw shared:9 master:8 propagate_from:7 - tmpfs t rw`: true,
+		`90 80 0:21 / /a rw shared:3 - tmpfs tmpfs rw`:                       false, // from where ours come
+		`90 80 0:21 / /a rw master:3 - tmpfs tmpfs rw`:                       false,
+		`90 80 0:22 / /srv/staging rw shared:7 - tmpfs tmpfs rw`:             false, // nothing is passed on from there
 	} {
-		must.Eq(t, want, isShared(table, dir), must.Sprint(dir))
+		must.Eq(t, want, follows(theirs, ours, "0:21") || follows(theirs, ours, "0:22"), must.Sprint(theirs))
 	}
 }

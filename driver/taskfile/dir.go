@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,28 @@ func OpenDir(path string) (*Dir, error) {
 
 // Dir opens a directory below d.
 func (d *Dir) Dir(path string) (*Dir, error) { return asDir(d.find(path)) }
+
+// Dirs are the names of the directories in a directory below d, sorted.
+func (d *Dir) Dirs(path string) (names []string, err error) {
+	dir, err := d.Dir(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	file, err := dir.reopen(unix.O_RDONLY | unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	entries, err := file.ReadDir(-1)
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
 
 // Close lets go of the directory.
 func (d *Dir) Close() { d.close() }

@@ -381,6 +381,7 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 			_, _ = dir.Pipe(path)
 			_ = dir.Check(path)
 			_ = dir.Contains(path)
+			_, _ = dir.Dirs(path)
 			_ = dir.Overwrite(path, []byte("x"))
 			if sub, err := dir.Dir(path); err == nil {
 				sub.Close()
@@ -411,6 +412,25 @@ func descriptors(t *testing.T) int {
 		}
 	}
 	return count
+}
+
+// Directories are listed by their names; links to some are none.
+func TestDirs(t *testing.T) {
+	t.Parallel()
+	a := newAlloc(t)
+	dir := a.open(t)
+	for _, name := range []string{"b", "a"} {
+		must.NoError(t, os.MkdirAll(filepath.Join(a.path, "shared", name), 0o755))
+	}
+	must.NoError(t, os.WriteFile(filepath.Join(a.path, "shared", "file"), nil, 0o600))
+	must.NoError(t, os.Symlink(filepath.Dir(a.victim), filepath.Join(a.path, "shared", "link")))
+	names, err := dir.Dirs("shared")
+	must.NoError(t, err)
+	must.Eq(t, []string{"a", "b"}, names)
+	for _, path := range []string{"shared/link", "shared/file", "none", "../" + filepath.Base(a.path)} {
+		_, err := dir.Dirs(path)
+		must.Error(t, err, must.Sprint(path))
+	}
 }
 
 // What does not exist yet is made as directories, but never through a link.
