@@ -17,6 +17,8 @@ type Cluster struct {
 	Table      *allocator.Snapshot          // who holds what, and what is reserved
 	Profiles   map[string]allocator.Profile // those that the job names and that exist
 	Registered *api.Job                     // the job as Nomad has it, nil if it is new
+	Queue      string                       // kind of the batch queue that the job goes through, "" if it goes through none
+	NodeLimit  int                          // how many nodes Nomad looks at for a job with affinities, 0 if that is not known
 }
 
 // memory is how much of the past counts: what tasks asked a week ago counts half.

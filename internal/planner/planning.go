@@ -19,6 +19,7 @@ type planning struct {
 	placer  *placement.Placer
 	used    []use     // by instances
 	empty   *planning // see emptied
+	limited bool      // the shortlist is as short as what Nomad looks at
 }
 
 // use is a node that has an instance of a group, or will get one.
@@ -53,6 +54,9 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 		options.Shortlist = DefaultShortlist
 	}
 	p := &planning{cluster: cluster, options: options, job: job}
+	if limit := cluster.NodeLimit; limit > 0 && limit < options.Shortlist {
+		p.options.Shortlist, p.limited = limit, true // of a longer list Nomad might not see the planned node
+	}
 	freed := map[string]bool{}
 	for _, group := range job.TaskGroups {
 		w, err := p.read(group)
