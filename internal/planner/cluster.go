@@ -56,6 +56,13 @@ func lives(alloc *structs.AllocListStub) bool {
 	return holds(alloc) && alloc.DesiredStatus == structs.AllocDesiredStatusRun
 }
 
+// isReplaced reports whether an allocation is on a node that is disconnected, and another
+// was started in its place. If the node returns, Nomad ends one of the two, so that it
+// counts as an instance no more; until then it keeps what it has.
+func isReplaced(alloc *structs.AllocListStub) bool {
+	return lives(alloc) && alloc.ClientStatus == structs.AllocClientStatusUnknown && alloc.NextAllocation != ""
+}
+
 // used is the CPU, in MHz, and the host memory of an allocation, in MiB.
 func used(alloc *structs.AllocListStub) (cpu, memoryMiB int) {
 	if alloc.AllocatedResources == nil {

@@ -150,7 +150,7 @@ func (p *planning) repin(w *wanted, group *Group) error {
 		return nil // it is not confined
 	}
 	var list []string
-	for _, alloc := range w.live {
+	for _, alloc := range slices.Concat(w.live, w.away) {
 		list = withNode(list, alloc.NodeID, 0)
 	}
 	for _, node := range placesOn(group.Places) {

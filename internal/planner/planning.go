@@ -41,6 +41,7 @@ type wanted struct {
 	limits []limit // of the asks, in their order
 	judge  *judge
 	live   []*structs.AllocListStub // instances that run and go on, or have done their work
+	away   []*structs.AllocListStub // instances on disconnected nodes, in whose place others run
 	kept   bool                     // with what they have
 	was    Pin                      // that the job came with, if any
 
@@ -148,8 +149,13 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		w.ownOnAsks = append(w.ownOnAsks, len(a.device.Constraints))
 	}
 	for _, alloc := range p.cluster.Allocs {
-		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name &&
-			(lives(alloc) || p.isDone(alloc)) {
+		if alloc.Namespace != *p.job.Namespace || alloc.JobID != *p.job.ID || alloc.TaskGroup != *group.Name {
+			continue
+		}
+		switch {
+		case isReplaced(alloc):
+			w.away = append(w.away, alloc)
+		case lives(alloc) || p.isDone(alloc):
 			w.live = append(w.live, alloc)
 		}
 	}

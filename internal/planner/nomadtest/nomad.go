@@ -164,13 +164,21 @@ func (n *Nomad) Started(eval *structs.Evaluation) []*structs.AllocListStub {
 }
 
 // Finish lets an allocation end well.
-func (n *Nomad) Finish(id string) {
+func (n *Nomad) Finish(id string) { n.setStatus(id, structs.AllocClientStatusComplete) }
+
+// Run lets an allocation run, as its client says.
+func (n *Nomad) Run(id string) { n.setStatus(id, structs.AllocClientStatusRunning) }
+
+func (n *Nomad) setStatus(id, status string) {
 	alloc, err := n.State.AllocByID(nil, id)
 	must.NoError(n.t, err)
-	ended := alloc.Copy()
-	ended.ClientStatus = structs.AllocClientStatusComplete
-	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{ended}))
+	changed := alloc.Copy()
+	changed.ClientStatus = status
+	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{changed}))
 }
+
+// Evaluate decides on a registered job again, as after a change of a node.
+func (n *Nomad) Evaluate(id string) *structs.Evaluation { return n.evaluate(n.Job(id)) }
 
 // FinishOn lets the allocations on a GPU end well, but for those of one job.
 func (n *Nomad) FinishOn(gpu, but string) {
