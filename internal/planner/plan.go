@@ -40,7 +40,7 @@ type Plan struct {
 	Index  uint64   `json:"index"` // JobModifyIndex of the registered job; 0 if it is not registered, or asks for nothing
 	Policy string   `json:"policy"`
 	Queue  string   `json:"queue,omitempty"` // kind of the batch queue that the job goes through, "" if none
-	Groups []Group  `json:"groups"` // those that ask for GPU memory
+	Groups []Group  `json:"groups"`          // those that ask for GPU memory
 
 	Reservations []Reservation `json:"-"` // to be made before the job is submitted
 }
