@@ -58,7 +58,7 @@ func TestNoRescheduleBlockIsAdded(t *testing.T) {
 }
 
 // A planner that runs as a Nomad task uses the socket that Nomad gives it, by either form of
-// its address. Without a token of its own it does not: the socket takes nobody without one.
+// its address. Without a token it does not: the socket requires one.
 func TestNomadByTheTaskSocket(t *testing.T) {
 	t.Parallel()
 	w, nomad := planned(t)
