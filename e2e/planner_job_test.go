@@ -18,19 +18,20 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// The planner works as a Nomad job, as in the example: with a workload identity, by the
-// socket of the task API. replan gives a job its pins that was planned and then scaled, and
-// the webhook takes the token that Nomad has for it.
+// The planner works as a Nomad job, as in the example. replan gives a job a list of nodes of
+// its own length; Nomad 1.6 lets no workload identity do so, so it has Nomad's address. The
+// webhook has the socket of the task API and a workload identity, and takes the token that
+// Nomad has for it.
 func testPlannerJob(t *testing.T, c *cluster) {
 	text, err := os.ReadFile("../example/planner-service/planner-service.nomad.hcl")
 	must.NoError(t, err)
 	job, err := c.nomad.Jobs().ParseHCLOpts(&api.JobsParseRequest{
 		JobHCL: string(text), Canonicalize: true,
-		Variables: c.expand(t, "driver = \"raw_exec\"\nprogram = \"$PROGRAM\"\nconsul = \"$CONSUL\""),
+		Variables: c.expand(t, "driver = \"raw_exec\"\nprogram = \"$PROGRAM\"\nconsul = \"$CONSUL\"\nnomad = \"$NOMAD\""),
 	})
 	must.NoError(t, err)
 	variable := api.NewVariable("nomad/jobs/gpu-planner")
-	variable.Items = api.VariableItems{"consul_token": "", "webhook_token": "t"}
+	variable.Items = api.VariableItems{"consul_token": "", "webhook_token": "t", "nomad_token": ""}
 	_, _, err = c.nomad.Variables().Create(variable, nil)
 	must.NoError(t, err)
 	c.submit(t, job)

@@ -136,7 +136,7 @@ func (c *cluster) expand(t *testing.T, vars string) string {
 	must.NoError(t, err)
 	program, err := filepath.Abs(filepath.Join("..", "bin", "nomad-gpu-mem"))
 	must.NoError(t, err)
-	known := map[string]string{"HOST": host, "PROGRAM": program, "CONSUL": c.vars["CONSUL_HTTP_ADDR"]}
+	known := map[string]string{"HOST": host, "PROGRAM": program, "CONSUL": c.vars["CONSUL_HTTP_ADDR"], "NOMAD": c.vars["NOMAD_ADDR"]}
 	known["MEMLOCK"], known["PRIVILEGED"] = ownRights(t)
 	return os.Expand(vars, func(name string) string { return known[name] })
 }

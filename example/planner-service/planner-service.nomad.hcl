@@ -1,5 +1,10 @@
 # The planner as a Nomad job: `replan --watch`, and the webhook for an admission proxy.
 # Nomad gives the tasks a token and a socket to its API; README.md says what both need.
+variable "nomad" {
+  type    = string
+  default = "unix://$${NOMAD_SECRETS_DIR}/api.sock"
+}
+
 variable "driver" {
   type    = string
   default = "exec"
@@ -30,16 +35,19 @@ job "gpu-planner" {
       }
 
       env {
-        NOMAD_UNIX_ADDR  = "unix://${NOMAD_SECRETS_DIR}/api.sock" # Nomad 1.10.3 and newer set it
+        NOMAD_ADDR       = var.nomad
         CONSUL_HTTP_ADDR = var.consul
       }
 
       template {
-        destination = "secrets/consul.env"
+        destination = "secrets/tokens.env"
         env         = true
         data        = <<-EOT
           {{- with nomadVar "nomad/jobs/gpu-planner" }}
           CONSUL_HTTP_TOKEN={{ .consul_token }}
+          {{- with .nomad_token }}
+          NOMAD_TOKEN={{ . }}
+          {{- end }}
           {{- end }}
         EOT
       }
@@ -86,12 +94,12 @@ job "gpu-planner" {
       }
 
       env {
-        NOMAD_UNIX_ADDR  = "unix://${NOMAD_SECRETS_DIR}/api.sock"
+        NOMAD_UNIX_ADDR  = "unix://${NOMAD_SECRETS_DIR}/api.sock" # Nomad 1.10.3 and newer set it
         CONSUL_HTTP_ADDR = var.consul
       }
 
       template {
-        destination = "secrets/consul.env"
+        destination = "secrets/tokens.env"
         env         = true
         data        = <<-EOT
           {{- with nomadVar "nomad/jobs/gpu-planner" }}
