@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
 // attack is one row: what a job author tries, and what must be true of the host after it.
@@ -34,6 +36,7 @@ type job struct {
 	config string // of config, besides image and command
 	script string // runs in the container, which then sleeps until the test has looked at it
 	env    map[string]string
+	as     func(task *drivers.TaskConfig) // changes what Nomad says of the job; nil: the hostile one
 
 	// An earlier start of the same task, which has ended when the other begins.
 	firstConfig string
@@ -64,7 +67,7 @@ func both(looks ...look) look {
 func rows() []attack {
 	return slices.Concat(
 		rowsOfMounts(), rowsOfFiles(), rowsOfLogs(), rowsOfProfiles(), rowsOfImages(), rowsOfDevices(),
-		rowsOfSecurity(), rowsOfGPUs(), rowsOfNames(), rowsOfClaims(), rowsOfNetworks(),
+		rowsOfSecurity(), rowsOfGPUs(), rowsOfObservers(), rowsOfNames(), rowsOfClaims(), rowsOfNetworks(),
 	)
 }
 

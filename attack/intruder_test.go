@@ -107,6 +107,9 @@ func (in *intruder) prepare(name, config, script string) (*drivers.TaskConfig, e
 	if err != nil {
 		return nil, err
 	}
+	if in.job.as != nil {
+		in.job.as(task)
+	}
 	for key, value := range in.job.env {
 		task.Env[in.scene.expand(in, key)] = in.scene.expand(in, value)
 	}

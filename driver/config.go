@@ -19,6 +19,7 @@ type Config struct {
 
 	NvidiaRuntime      string             `codec:"nvidia_runtime"`       // Docker runtime of tasks that hold GPU memory
 	AllowPrivilegedGPU bool               `codec:"allow_privileged_gpu"` // let a privileged task hold a slice, though it sees every GPU
+	GPUObserver        GPUObserver        `codec:"gpu_observer"`         // jobs that see all GPUs and hold none
 	ClaimTimeout       string             `codec:"claim_timeout"`        // how long a start waits for units held by a stopping task
 	StateDir           string             `codec:"state_dir"`            // absolute; where claims still to be released are remembered
 	Table              tableconfig.Config `codec:"table"`
@@ -145,6 +146,9 @@ func (c Config) settings() (settings, error) {
 		*d.to = value
 	}
 	s.Table = c.Table.WithDefaults()
+	if len(c.GPUObserver.Capabilities) == 0 {
+		s.GPUObserver.Capabilities = []string{"utility"}
+	}
 	if len(c.Logging.Type) == 0 && len(c.Logging.Config) == 0 {
 		s.Logging = DefaultLogging{Type: "json-file", Config: map[string]string{"max-file": "2", "max-size": "2m"}}
 	}
@@ -178,6 +182,9 @@ func (s *settings) validate() error {
 		if !strings.HasPrefix(pattern, "/dev/") || filepath.Clean(pattern) != pattern {
 			return fmt.Errorf(`allowed_devices has %q: write the path of a device below /dev, or a glob such as "/dev/vfio/*"`, pattern)
 		}
+	}
+	if err := s.GPUObserver.validate(); err != nil {
+		return err
 	}
 	if err := checkOOMScoreAdj("oom_score_adj =", s.OOMScoreAdj); err != nil {
 		return err

@@ -21,6 +21,7 @@ func configSpec() *hclspec.Spec {
 
 		withDefault(text("nvidia_runtime"), `"nvidia"`),
 		flag("allow_privileged_gpu"),
+		block("gpu_observer", texts("jobs"), texts("images"), withDefault(texts("capabilities"), `["utility"]`)),
 		withDefault(text("claim_timeout"), `"60s"`),
 		withDefault(text("state_dir"), `"/var/lib/nomad-gpu-mem"`),
 		field{"table", hclspec.NewBlock("table", false, tableconfig.Spec())},

@@ -54,7 +54,7 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 		return docker.Spec{}, nil, err
 	}
 	// Last, so that nothing before it can change what the container sees.
-	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.bookings, o.job.Privileged || hostDevices{root: "/"}.sharesGPUs())
+	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.gpuAccess())
 	b.config.Env = env
 	return docker.Spec{
 		Name:      containerName(o.task),
@@ -88,6 +88,13 @@ func (o *order) nameAttempts() int {
 		return own
 	}
 	return o.settings.ContainerExistsAttempts
+}
+
+func (o *order) gpuAccess() gpuAccess {
+	if o.observes() {
+		return gpuAccess{observer: o.settings.GPUObserver.env()}
+	}
+	return gpuAccess{bookings: o.bookings, seesAll: o.job.Privileged || hostDevices{root: "/"}.sharesGPUs()}
 }
 
 // hasGPU reports whether the task holds GPU memory.

@@ -3,13 +3,14 @@ package driver
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
 )
 
 // devices hands host devices to the container: those that the job asks for, none of
-// which may be of an NVIDIA GPU, those of device plugins, and those of the booked GPUs.
+// which may be of an NVIDIA GPU, those of device plugins, and those of the GPUs that were booked or are observed.
 func (b *blueprint) devices() error {
 	host := hostDevices{root: "/", allowed: b.settings.AllowedDevices}
 	for _, d := range b.job.Devices {
@@ -23,6 +24,10 @@ func (b *blueprint) devices() error {
 		b.host.Devices = append(b.host.Devices, deviceMapping(d.HostPath, d.TaskPath, d.Permissions))
 	}
 	b.host.Devices = append(b.host.Devices, host.gpuNodes(gpusOf(b.bookings))...)
+	if b.observes() {
+		compute := slices.Contains(b.settings.GPUObserver.Capabilities, computeCapability)
+		b.host.Devices = append(b.host.Devices, host.allGPUNodes(compute)...)
+	}
 	return nil
 }
 

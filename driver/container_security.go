@@ -43,7 +43,7 @@ func (b *blueprint) checkPrivileged() error {
 	return nil
 }
 
-// runtime is the NVIDIA one for tasks that hold GPU memory, and never for others.
+// runtime is the NVIDIA one for tasks that hold GPU memory or observe GPUs, and never for others.
 func (b *blueprint) runtime() (string, error) {
 	asked, nvidia := b.job.Runtime, b.settings.NvidiaRuntime
 	switch {
@@ -54,7 +54,7 @@ func (b *blueprint) runtime() (string, error) {
 	case b.hasGPU():
 		return nvidia, nil
 	case asked != "" && asked == nvidia:
-		return "", fmt.Errorf(`config.runtime = %q is for tasks with a device block "nvidia/gpu-mem": add one, or remove the runtime`, asked)
+		return asked, b.checkObserver()
 	}
 	if asked != "" && !slices.Contains(b.settings.AllowRuntimes, asked) {
 		return "", fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", asked, b.settings.AllowRuntimes)

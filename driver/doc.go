@@ -14,7 +14,7 @@
 //	config.go  configspec.go          the operator's block
 //	taskconfig.go  taskspec.go        the job's config block; taskcheck.go: what can be wrong with it; blame.go: what Docker finds
 //	start.go  claim.go                StartTask, step by step; sources.go, gpuhealth.go: what a start checks again at its end
-//	bookings.go  pin.go  env.go       what was booked, and how it decides the environment
+//	bookings.go  pin.go  env.go       what was booked, and how it decides the environment; observer.go: jobs that see all GPUs and hold none
 //	container.go  container_*.go      the container, one subject a file; container_access.go: what of its mounts a task may write to; paths.go, hostdevices.go: what of the host a job may use; gpunodes.go: what of a GPU
 //	network.go  netfiles.go           a group's network and its hosts and resolv.conf files; resolvconf.go: what the latter says
 //	handle.go  store.go               tasks that run, and what Nomad keeps of them

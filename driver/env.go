@@ -18,7 +18,7 @@ import (
 // The order is what makes it safe: the task's variables first, without the reserved ones;
 // then defaults for what neither task nor image set; then the pin. A bare key takes
 // a variable of the image away.
-func environment(task, device map[string]string, image []string, bookings []allocator.Booking, seesAll bool) (env, remarks []string) {
+func environment(task, device map[string]string, image []string, gpus gpuAccess) (env, remarks []string) {
 	task = asRead(task)
 	fromImage := parseEnv(image)
 	merged := map[string]string{}
@@ -32,8 +32,8 @@ func environment(task, device map[string]string, image []string, bookings []allo
 		_, inImage := fromImage[key]
 		return inTask || inImage
 	}
-	pin := pinEnv(bookings, seesAll)
-	maps.Copy(merged, defaultEnv(bookings, isSet))
+	pin := gpus.pin()
+	maps.Copy(merged, defaultEnv(gpus.bookings, isSet))
 	maps.Copy(merged, pin)
 
 	for key, value := range merged {
@@ -45,7 +45,29 @@ func environment(task, device map[string]string, image []string, bookings []allo
 		}
 	}
 	slices.Sort(env)
-	return env, overruled(task, device, pin)
+	return env, overruled(task, device, pin, gpus.decidedBy())
+}
+
+// gpuAccess is what a container sees of GPUs.
+type gpuAccess struct {
+	bookings []allocator.Booking
+	seesAll  bool              // it can use every GPU, whatever it is told
+	observer map[string]string // pin of an observer; nil: it is none
+}
+
+func (g gpuAccess) pin() map[string]string {
+	if g.observer != nil {
+		return g.observer
+	}
+	return pinEnv(g.bookings, g.seesAll)
+}
+
+// decidedBy ends what an author reads of an overruled variable.
+func (g gpuAccess) decidedBy() string {
+	if g.observer != nil {
+		return "the client's gpu_observer decides what an observer sees"
+	}
+	return onlyByBlocks
 }
 
 // checkEnv refuses what the kernel cannot pass to a program. Docker would try the start
@@ -61,11 +83,12 @@ func checkEnv(env map[string]string) error {
 
 // overruled tells which values of the task's own environment had no effect. What a
 // device plugin put there, and an explicit "no GPU", is not worth a word.
-func overruled(task, device, pin map[string]string) []string {
+func overruled(task, device, pin map[string]string, decidedBy string) []string {
 	var remarks []string
 	for _, key := range slices.Sorted(maps.Keys(task)) {
 		value := task[key]
-		if !reservedKey(key) || value == pin[key] || value == device[key] {
+		observers := key == driverCapabilities && pin[key] != ""
+		if !reservedKey(key) && !observers || value == pin[key] || value == device[key] {
 			continue
 		}
 		if key == visibleDevices && pin[key] == noDevices && (value == "" || value == "none") {
@@ -75,7 +98,7 @@ func overruled(task, device, pin map[string]string) []string {
 		if pinned, ok := pin[key]; ok {
 			effect = fmt.Sprintf("replaced by %q", pinned)
 		}
-		remarks = append(remarks, fmt.Sprintf("%s=%q in the task's environment was %s: GPUs are given by device blocks only", key, value, effect))
+		remarks = append(remarks, fmt.Sprintf("%s=%q in the task's environment was %s: %s", key, value, effect, decidedBy))
 	}
 	return remarks
 }

@@ -268,7 +268,12 @@ func TestEveryPluginOption(t *testing.T) {
 	config := everyPluginOption(t)
 	must.Eq(t, Config{
 		Endpoint: "tcp://127.0.0.1:2376", TLS: TLS{"/c.pem", "/k.pem", "/ca.pem"}, Auth: RegistryAuth{"/auth.json", "ecr-login"},
-		NvidiaRuntime: "nvidia-cdi", AllowPrivilegedGPU: true, ClaimTimeout: "0s", StateDir: "/opt/state",
+		NvidiaRuntime: "nvidia-cdi", AllowPrivilegedGPU: true,
+		GPUObserver: GPUObserver{
+			Jobs: []string{"monitoring/gpu-exporter"}, Capabilities: []string{"utility", "compute"},
+			Images: []string{"exporter@sha256:5b1ae1f0f3d5c1f7a8e4b2c6d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f809101"},
+		},
+		ClaimTimeout: "0s", StateDir: "/opt/state",
 		Table: tableconfig.Config{
 			Store: "file", Address: "127.0.0.1:8501", Token: "t", Prefix: "p", Path: "/opt/table.json",
 			TokenFile: "/token", CAFile: "/ca.pem", CertFile: "/c.pem", KeyFile: "/k.pem", TLSServerName: "server.dc1.consul",

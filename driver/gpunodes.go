@@ -3,8 +3,10 @@ package driver
 import (
 	"bufio"
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
@@ -23,7 +25,17 @@ import (
 // A GPU is found by its UUID, as the kernel's driver tells it. Of one that is not, such
 // as a MIG instance, the runtime alone decides.
 func (h hostDevices) gpuNodes(gpus []allocator.GPUID) (nodes []container.DeviceMapping) {
+	return h.nodesOf(gpus, h.gpuMinors(), true)
+}
+
+// allGPUNodes are those of an observer. Without compute it gets no node of unified memory,
+// without which CUDA does not start.
+func (h hostDevices) allGPUNodes(compute bool) []container.DeviceMapping {
 	minors := h.gpuMinors()
+	return h.nodesOf(slices.Sorted(maps.Keys(minors)), minors, compute)
+}
+
+func (h hostDevices) nodesOf(gpus []allocator.GPUID, minors map[allocator.GPUID]string, compute bool) (nodes []container.DeviceMapping) {
 	for _, gpu := range gpus {
 		if minor, known := minors[gpu]; known {
 			nodes = h.appendNode(nodes, "/dev/nvidia"+minor)
@@ -32,8 +44,10 @@ func (h hostDevices) gpuNodes(gpus []allocator.GPUID) (nodes []container.DeviceM
 	if len(nodes) == 0 {
 		return nil
 	}
-	for _, node := range []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"} {
-		nodes = h.appendNode(nodes, node)
+	nodes = h.appendNode(nodes, "/dev/nvidiactl")
+	if compute {
+		nodes = h.appendNode(nodes, "/dev/nvidia-uvm")
+		nodes = h.appendNode(nodes, "/dev/nvidia-uvm-tools")
 	}
 	return nodes
 }

@@ -53,7 +53,7 @@ func defaultEnv(bookings []allocator.Booking, isSet func(key string) bool) map[s
 		return env
 	}
 	for key, value := range map[string]string{
-		"NVIDIA_DRIVER_CAPABILITIES":     "compute,utility",
+		driverCapabilities:               "compute,utility",
 		"CUDA_DEVICE_ORDER":              "PCI_BUS_ID", // NVML's order; CUDA's own puts the fastest first
 		"TF_FORCE_GPU_ALLOW_GROWTH":      "true",       // else TensorFlow takes the whole GPU at its start
 		"XLA_PYTHON_CLIENT_MEM_FRACTION": xlaFraction(bookings, isSet),

@@ -214,7 +214,7 @@ func (s *start) tellUndone(err error) {
 // checkRuntime fails a start that Docker would fail, in words that say what to do.
 func (s *start) checkRuntime() error {
 	runtime, err := (&blueprint{order: s.order}).runtime()
-	if err != nil || !s.order.hasGPU() {
+	if err != nil || !s.order.hasGPU() && !s.order.observes() {
 		return err
 	}
 	info, err := whenBack(s, s.services.engine.Info)

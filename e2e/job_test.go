@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,4 +180,13 @@ func (c *cluster) stdout(t *testing.T, alloc *api.Allocation, task string) strin
 	text, err := os.ReadFile(files[0])
 	must.NoError(t, err)
 	return string(text)
+}
+
+// statusOf is the HTTP status of an error of Nomad's, 0 for any other.
+func statusOf(err error) int {
+	answer, ok := errors.AsType[api.UnexpectedResponseError](err)
+	if !ok {
+		return 0
+	}
+	return answer.StatusCode()
 }

@@ -102,6 +102,7 @@ func TestPlanner(t *testing.T) {
 	t.Run("webhook", func(t *testing.T) { testWebhook(t, c) })
 	t.Run("scaled", func(t *testing.T) { testScaled(t, c) })
 	t.Run("newer blocks", func(t *testing.T) { testNewerBlocks(t, c) })
+	t.Run("as a Nomad job", func(t *testing.T) { testPlannerJob(t, c) })
 }
 
 // waitForGPUs waits until Nomad knows so many.

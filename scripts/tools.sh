@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the tools of the development cluster from their Go modules, which are
 # pinned in tools/*/go.mod, into the cache. A binary that is there and has the
-# pinned version is kept. Usage: tools.sh nomad|consul|runtime|lint ...
+# pinned version is kept. The agents in NOMAD and CONSUL, or on PATH, are used in
+# place of those. Usage: tools.sh nomad|consul|runtime|lint ...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -32,18 +33,35 @@ name_of() { basename "${1%/v[0-9]}"; }
 
 is_built() { [[ $(built "$GPU_MEM_CACHE/bin/$(name_of "$3")") == $(pinned "$1" "$2") ]]; }
 
-# An agent on PATH is used as it is.
-from_path() {
+# agent TOOL: the agent that is used: that in NOMAD or CONSUL, or on PATH, or the cache's.
+agent() {
+  case $1 in
+    nomad) say "$NOMAD" ;;
+    consul) say "$CONSUL" ;;
+    *) return 1 ;;
+  esac
+}
+
+# An agent of the machine is used as it is.
+is_given() {
   local path
-  [[ $1 == nomad || $1 == consul ]] && path=$(command -v "$1") && [[ $path != "$GPU_MEM_CACHE/bin/$1" ]] &&
-    say "$1: using $path"
+  path=$(agent "$1") && [[ $path != "$GPU_MEM_CACHE/bin/$1" ]] || return 1
+  [[ -x $path ]] || die "$1: $path is not a program: correct ${1^^}, or leave it out"
+}
+
+# say_agents TOOL...: which version of the agents is used.
+say_agents() {
+  local tool path
+  for tool; do
+    ! path=$(agent "$tool") || say "$tool: $("$path" version | head -1), $path"
+  done
 }
 
 # missing TOOL...: what must be built, as lines that packages prints.
 missing() {
   local tool package
   for tool; do
-    from_path "$tool" >&2 || packages "$tool"
+    is_given "$tool" || packages "$tool"
   done | while read -r -a package; do
     is_built "${package[@]}" || say "${package[*]}"
   done
@@ -86,7 +104,10 @@ await() {
 mkdir -p "$GPU_MEM_CACHE/bin"
 # Who needs nothing built does not wait for one who builds something else.
 wanted=$(missing "$@")
-[[ -n $wanted ]] || exit 0
+if [[ -z $wanted ]]; then
+  say_agents "$@"
+  exit 0
+fi
 # Two runs at once would build the same thing twice; the second one waits.
 exec 9>"$GPU_MEM_CACHE/build.lock"
 flock 9
@@ -94,3 +115,4 @@ trap 'rm -rf "$GPU_MEM_CACHE"/build.??????' EXIT
 while read -r -a package; do
   is_built "${package[@]}" || build "${package[@]}"
 done <<<"$wanted"
+say_agents "$@"

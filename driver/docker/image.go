@@ -146,6 +146,20 @@ func FamiliarName(name string) string {
 	return reference.FamiliarString(named)
 }
 
+// ByDigest is the complete name of an image with its digest and without a tag, which Docker ignores beside a digest. It is
+// empty for a name without a digest, and for an image ID: that names what Docker has, and not what a registry gave out.
+func ByDigest(name string) string {
+	ref, err := reference.ParseNormalizedNamed(strings.TrimPrefix(name, "https://"))
+	if err != nil {
+		return ""
+	}
+	digested, ok := ref.(reference.Digested)
+	if !ok {
+		return ""
+	}
+	return ref.Name() + "@" + digested.Digest().String()
+}
+
 // imageRef is a parsed image name.
 type imageRef struct {
 	name     string // complete: with registry and tag, or an image ID

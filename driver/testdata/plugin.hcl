@@ -13,8 +13,13 @@ config {
 
   nvidia_runtime       = "nvidia-cdi"
   allow_privileged_gpu = true
-  claim_timeout        = "0s"
-  state_dir            = "/opt/state"
+  gpu_observer {
+    jobs         = ["monitoring/gpu-exporter"]
+    images       = ["exporter@sha256:5b1ae1f0f3d5c1f7a8e4b2c6d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f809101"]
+    capabilities = ["utility", "compute"]
+  }
+  claim_timeout = "0s"
+  state_dir     = "/opt/state"
   table {
     store   = "file"
     address = "127.0.0.1:8501"

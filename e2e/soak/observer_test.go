@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/nomad/api"
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/e2e/soak/model"
@@ -128,7 +131,7 @@ var errNotBooked = errors.New("nothing is booked")
 
 func (o *observer) bookedFor(task model.Task) (units []model.Unit, err error) {
 	alloc, _, err := o.nomad.Allocations().Info(task.Alloc, nil)
-	if err != nil && strings.Contains(err.Error(), "not found") {
+	if answer, ok := errors.AsType[api.UnexpectedResponseError](err); ok && answer.StatusCode() == http.StatusNotFound {
 		return nil, errors.Join(errNotBooked, err)
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -13,9 +14,10 @@ import (
 	"nomad-gpu-mem/internal/doctor"
 )
 
-const nomadHelp = `Nomad is asked where --nomad-address or NOMAD_ADDR says. NOMAD_TOKEN and the
-other variables that all Nomad clients read count too. The token needs read-job
-in all namespaces and node:read.`
+const nomadHelp = `Nomad is asked where --nomad-address or NOMAD_ADDR says, and in a Nomad task with a
+NOMAD_TOKEN of its own where NOMAD_UNIX_ADDR says. NOMAD_TOKEN and the other variables
+that all Nomad clients read count too. The token needs read-job in all namespaces and
+node:read.`
 
 // Names of our devices in Nomad.
 const (
@@ -30,7 +32,22 @@ type nomadFlags struct {
 }
 
 func (f *nomadFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "nomad-address", f.getenv("NOMAD_ADDR"), "Nomad's `URL`")
+	flags.StringVar(&f.address, "nomad-address", f.fromEnvironment(), "Nomad's `URL`, or unix:///path of a socket")
+}
+
+// fromEnvironment is the address that the environment has. Nomad gives tasks the address of
+// a socket to its own API, which refuses all that have no token.
+func (f *nomadFlags) fromEnvironment() string {
+	socket := f.getenv("NOMAD_UNIX_ADDR")
+	switch {
+	case f.getenv("NOMAD_ADDR") != "":
+		return f.getenv("NOMAD_ADDR")
+	case socket == "" || f.getenv("NOMAD_TOKEN") == "":
+		return ""
+	case strings.HasPrefix(socket, "/"):
+		return "unix://" + socket
+	}
+	return socket
 }
 
 // open returns a client, or nil if no address is given.
@@ -39,7 +56,7 @@ func (f *nomadFlags) open() (*api.Client, error) {
 		return nil, nil
 	}
 	if at, err := url.Parse(f.address); err != nil || at.Scheme == "" || at.Host+at.Path == "" {
-		return nil, usageError{fmt.Errorf("nomad-address %q: want a URL such as http://127.0.0.1:4646", f.address)}
+		return nil, usageError{fmt.Errorf("nomad-address %q: want a URL such as http://127.0.0.1:4646 or unix:///secrets/api.sock", f.address)}
 	}
 	config := api.DefaultConfig()
 	config.Address = f.address

@@ -27,8 +27,9 @@ const planExit = `Exit codes:
   6  some instances fit nowhere, Nomad did otherwise than planned, or the
      deployment failed`
 
-const plannerNomadHelp = `Nomad is asked at --nomad-address, NOMAD_ADDR or http://127.0.0.1:4646. NOMAD_TOKEN
-and the other variables that all Nomad clients read count too.`
+const plannerNomadHelp = `Nomad is asked at --nomad-address, NOMAD_ADDR or http://127.0.0.1:4646; in a Nomad task
+with a NOMAD_TOKEN of its own at NOMAD_UNIX_ADDR. NOMAD_TOKEN and the other variables
+that all Nomad clients read count too.`
 
 // plannerFlags are the options of the commands that plan.
 type plannerFlags struct {

@@ -31,6 +31,10 @@ func (t *reportText) write(report *live.Report) {
 	case report.Evaluation == "":
 		fmt.Fprintln(t.w, "Submitted. Nomad starts it later.")
 		return
+	case report.Queue != nil:
+		fmt.Fprintf(t.w, "Queued: position %d in the batch queue (%s) of node pool %s. Nomad places the job when its turn comes, in evaluation %s.\n",
+			report.Queue.Position, clean(report.Queue.Type), clean(report.Queue.Pool), t.id(report.Evaluation))
+		return
 	case report.Status == "":
 		fmt.Fprintf(t.w, "Submitted, planned %s. Nomad decides in evaluation %s.\n", times(report.Rounds), report.Evaluation)
 		return

@@ -21,10 +21,10 @@ type Reservation struct {
 }
 
 // reservations are those of a group's places. There are none where nothing is
-// started now, nor where Nomad gives a task the units of the one it replaces:
+// started now, as in a batch queue, nor where Nomad gives a task the units of the one it replaces:
 // they are not free yet.
 func (p *planning) reservations(w *wanted, group Group) []Reservation {
-	if isTemplate(p.job) || w.replaces() {
+	if isTemplate(p.job) || w.replaces() || p.cluster.Queue != "" {
 		return nil
 	}
 	var all []Reservation

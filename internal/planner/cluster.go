@@ -17,6 +17,8 @@ type Cluster struct {
 	Table      *allocator.Snapshot          // who holds what, and what is reserved
 	Profiles   map[string]allocator.Profile // those that the job names and that exist
 	Registered *api.Job                     // the job as Nomad has it, nil if it is new
+	Queue      string                       // kind of the batch queue that the job goes through, "" if it goes through none
+	NodeLimit  int                          // how many nodes Nomad looks at for a job with affinities, 0 if that is not known
 }
 
 // memory is how much of the past counts: what tasks asked a week ago counts half.
@@ -52,6 +54,13 @@ func holds(alloc *structs.AllocListStub) bool {
 // lives reports whether an allocation runs, or will, and is to go on.
 func lives(alloc *structs.AllocListStub) bool {
 	return holds(alloc) && alloc.DesiredStatus == structs.AllocDesiredStatusRun
+}
+
+// isReplaced reports whether an allocation is on a node that is disconnected, and another
+// was started in its place. If the node returns, Nomad ends one of the two, so that it
+// counts as an instance no more; until then it keeps what it has.
+func isReplaced(alloc *structs.AllocListStub) bool {
+	return lives(alloc) && alloc.ClientStatus == structs.AllocClientStatusUnknown && alloc.NextAllocation != ""
 }
 
 // used is the CPU, in MHz, and the host memory of an allocation, in MiB.

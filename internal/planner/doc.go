@@ -26,6 +26,7 @@
 //	apart.go       several asks of one task: a range of GPU indexes for each
 //	pin.go         which pin a group gets, and what is written for it
 //	mark.go        what in a group is the planner's: writes it, and takes it out again
+//	queue.go       jobs that a batch queue holds back
 //	keep.go        groups that run keep what they have
 //	shortage.go    what does not fit, and by how much
 //	book.go        the reservations that go with a plan

@@ -115,20 +115,30 @@ func same[T any](a, b []T) bool { return len(a) == 0 && len(b) == 0 || reflect.D
 var spellings = []string{Device, "gpu-mem", Device + "/", "/gpu-mem", "/gpu-mem/"}
 
 // respell gives the device blocks of each task different names. Those that name
-// a GPU stay. There are only so many spellings: the blocks beyond share the last.
+// a GPU stay, and so do those that a numa block names: Nomad refuses a job with a
+// numa block that names another device. There are only so many spellings: the blocks
+// beyond share the last.
 func (w *wanted) respell() {
-	count := map[*api.Task]int{}
+	stays := func(a ask) bool {
+		numa := a.task.Resources.NUMA
+		return gpuOf(a.device.Name) != "" || numa != nil && slices.Contains(numa.Devices, a.device.Name)
+	}
+	count, taken := map[*api.Task]int{}, map[*api.Task][]string{}
 	for _, a := range w.asks {
-		if gpuOf(a.device.Name) == "" {
+		if stays(a) {
+			taken[a.task] = append(taken[a.task], a.device.Name)
+		} else {
 			count[a.task]++
 		}
 	}
-	next := map[*api.Task]int{}
 	for _, a := range w.asks {
-		if gpuOf(a.device.Name) != "" || count[a.task] < 2 {
+		if stays(a) || count[a.task] < 2 {
 			continue
 		}
-		a.device.Name = spellings[min(next[a.task], len(spellings)-1)]
-		next[a.task]++
+		a.device.Name = spellings[len(spellings)-1]
+		if at := slices.IndexFunc(spellings, func(name string) bool { return !slices.Contains(taken[a.task], name) }); at >= 0 {
+			a.device.Name = spellings[at]
+		}
+		taken[a.task] = append(taken[a.task], a.device.Name)
 	}
 }

@@ -37,6 +37,7 @@ func ParsePin(name string) (Pin, error) {
 const (
 	templateNote = "is started later: Nomad finds a place then, and nothing is reserved"
 	everyNote    = "runs on every node: bound to no node, prefers the planned GPUs"
+	limitNote    = "shortlist of %d nodes only: Nomad looks at no more (NodeLimitForFeasibilityChecks in its scheduler configuration)"
 	waitNote     = "has instances that fit nowhere: bound to no node, so that Nomad starts them where room comes up"
 )
 
@@ -119,6 +120,12 @@ func (p *planning) choosePin(group *Group, asked Pin) Pin {
 	case len(group.Short) > 0:
 		group.Note = waitNote
 		return Soft
+	case p.cluster.Queue != "" && asked == Shortlist:
+		group.Note = queueNote
+		return Soft
+	case asked == Shortlist && p.limited:
+		group.Note = fmt.Sprintf(limitNote, p.options.Shortlist)
+		return asked
 	default:
 		return asked
 	}
@@ -143,7 +150,7 @@ func (p *planning) repin(w *wanted, group *Group) error {
 		return nil // it is not confined
 	}
 	var list []string
-	for _, alloc := range w.live {
+	for _, alloc := range slices.Concat(w.live, w.away) {
 		list = withNode(list, alloc.NodeID, 0)
 	}
 	for _, node := range placesOn(group.Places) {

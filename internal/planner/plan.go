@@ -39,7 +39,8 @@ type Plan struct {
 	Space  string   `json:"namespace"`
 	Index  uint64   `json:"index"` // JobModifyIndex of the registered job; 0 if it is not registered, or asks for nothing
 	Policy string   `json:"policy"`
-	Groups []Group  `json:"groups"` // those that ask for GPU memory
+	Queue  string   `json:"queue,omitempty"` // kind of the batch queue that the job goes through, "" if none
+	Groups []Group  `json:"groups"`          // those that ask for GPU memory
 
 	Reservations []Reservation `json:"-"` // to be made before the job is submitted
 }
@@ -109,7 +110,9 @@ func Make(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	plan := &Plan{Job: planned, ID: *planned.ID, Space: *planned.Namespace, Policy: options.Policy.Name, Groups: []Group{}}
+	plan := &Plan{
+		Job: planned, ID: *planned.ID, Space: *planned.Namespace, Policy: options.Policy.Name, Queue: cluster.Queue, Groups: []Group{},
+	}
 	if old := cluster.Registered; old != nil && old.JobModifyIndex != nil {
 		plan.Index = *old.JobModifyIndex
 	}

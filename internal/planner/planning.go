@@ -19,6 +19,7 @@ type planning struct {
 	placer  *placement.Placer
 	used    []use     // by instances
 	empty   *planning // see emptied
+	limited bool      // the shortlist is as short as what Nomad looks at
 }
 
 // use is a node that has an instance of a group, or will get one.
@@ -40,6 +41,7 @@ type wanted struct {
 	limits []limit // of the asks, in their order
 	judge  *judge
 	live   []*structs.AllocListStub // instances that run and go on, or have done their work
+	away   []*structs.AllocListStub // instances on disconnected nodes, in whose place others run
 	kept   bool                     // with what they have
 	was    Pin                      // that the job came with, if any
 
@@ -53,6 +55,9 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 		options.Shortlist = DefaultShortlist
 	}
 	p := &planning{cluster: cluster, options: options, job: job}
+	if limit := cluster.NodeLimit; limit > 0 && limit < options.Shortlist {
+		p.options.Shortlist, p.limited = limit, true // of a longer list Nomad might not see the planned node
+	}
 	freed := map[string]bool{}
 	for _, group := range job.TaskGroups {
 		w, err := p.read(group)
@@ -144,8 +149,13 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		w.ownOnAsks = append(w.ownOnAsks, len(a.device.Constraints))
 	}
 	for _, alloc := range p.cluster.Allocs {
-		if alloc.Namespace == *p.job.Namespace && alloc.JobID == *p.job.ID && alloc.TaskGroup == *group.Name &&
-			(lives(alloc) || p.isDone(alloc)) {
+		if alloc.Namespace != *p.job.Namespace || alloc.JobID != *p.job.ID || alloc.TaskGroup != *group.Name {
+			continue
+		}
+		switch {
+		case isReplaced(alloc):
+			w.away = append(w.away, alloc)
+		case lives(alloc) || p.isDone(alloc):
 			w.live = append(w.live, alloc)
 		}
 	}

@@ -20,8 +20,8 @@ const patience = 30 * time.Second
 // follow waits until Nomad has decided on the report's evaluation, and notes
 // what it did.
 func (s *Site) follow(ctx context.Context, plan *planner.Plan, report *Report) error {
-	eval, err := s.decided(ctx, plan.Space, report.Evaluation)
-	if err != nil {
+	eval, err := s.decided(ctx, plan, report)
+	if err != nil || report.Queue != nil {
 		return err
 	}
 	report.Status, report.Blocked, report.deployment = eval.Status, eval.BlockedEval, eval.DeploymentID
@@ -35,9 +35,13 @@ func (s *Site) follow(ctx context.Context, plan *planner.Plan, report *Report) e
 	return nil
 }
 
-// decided returns the evaluation once Nomad is done with it.
-func (s *Site) decided(ctx context.Context, space, id string) (*api.Evaluation, error) {
-	q := &api.QueryOptions{Namespace: space, WaitTime: patience}
+// decided returns the report's evaluation once Nomad is done with it. A job that waits in
+// a batch queue is not waited for: its place there is noted in the report.
+func (s *Site) decided(ctx context.Context, plan *planner.Plan, report *Report) (*api.Evaluation, error) {
+	id, q := report.Evaluation, &api.QueryOptions{Namespace: plan.Space, WaitTime: patience}
+	if plan.Queue != "" {
+		q.WaitTime = queuePause
+	}
 	for {
 		eval, meta, err := s.nomad.Evaluations().Info(id, q.WithContext(ctx))
 		if err != nil {
@@ -45,6 +49,12 @@ func (s *Site) decided(ctx context.Context, space, id string) (*api.Evaluation, 
 		}
 		if eval.Status != structs.EvalStatusPending {
 			return eval, nil
+		}
+		if plan.Queue != "" && q.WaitIndex > 0 {
+			if report.Queue, err = s.placeIn(ctx, plan.Job); report.Queue != nil || err != nil {
+				report.Status = eval.Status
+				return eval, err
+			}
 		}
 		q.WaitIndex = meta.LastIndex
 	}

@@ -44,6 +44,17 @@ func (s *Site) read(ctx context.Context, job *api.Job) (planner.Cluster, error) 
 		c.Registered, err = s.registered(ctx, job)
 		return err
 	})
+	group.Go(func() (err error) {
+		c.NodeLimit, err = s.nodeLimit(ctx)
+		return err
+	})
+	group.Go(func() error {
+		queue, err := s.queueOf(ctx, job)
+		if queue != nil {
+			c.Queue = queue.Type
+		}
+		return err
+	})
 	return c, group.Wait()
 }
 

@@ -104,6 +104,14 @@ func (s *Site) replan(ctx context.Context, stub *api.JobListStub, nodes []*struc
 	if whyNot := planner.MayReplan(job.Job); whyNot != "" {
 		return nil, fmt.Errorf("%w: %s", errNotPlanned, whyNot)
 	}
+	queue, err := s.queueOf(ctx, job.Job)
+	if err != nil {
+		return nil, err
+	}
+	if queue != nil {
+		return nil, fmt.Errorf("%w: the batch queue of node pool %s decides when it starts, and another version would lose its place there",
+			errNotPlanned, *job.Job.NodePool)
+	}
 	queued, err := s.queued(ctx, job.Job)
 	if err != nil {
 		return nil, err

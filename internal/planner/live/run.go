@@ -26,6 +26,7 @@ type Report struct {
 	Evaluation string            `json:"evaluation,omitempty"` // Nomad's; "" if the job is started later
 	Status     string            `json:"status,omitempty"`     // of the evaluation
 	Blocked    string            `json:"blocked,omitempty"`    // the evaluation that waits for room
+	Queue      *Queued           `json:"queue,omitempty"`      // where the job waits for its turn; nil if it does not
 	Failures   map[string]string `json:"failures,omitempty"`   // by group: why Nomad found no place
 	Outcomes   []planner.Outcome `json:"outcomes"`
 	Warnings   string            `json:"warnings,omitempty"` // of Nomad's, about the job

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
@@ -95,9 +94,4 @@ func field(event api.Event, object, name string) string {
 	fields, _ := event.Payload[object].(map[string]any)
 	value, _ := fields[name].(string)
 	return value
-}
-
-func denied(err error) bool {
-	answer, ok := errors.AsType[api.UnexpectedResponseError](err)
-	return ok && answer.StatusCode() == http.StatusForbidden
 }

@@ -4,6 +4,6 @@
 //
 // node.go makes nodes with GPU memory, as the device plugin offers it; nomad.go
 // is the scheduler and its state; server.go the API, with jobs.go for jobs, which it
-// keeps with the fields that Nomad 1.6 does not know, and events.go for the event
-// stream.
+// keeps with the fields that Nomad 1.6 does not know, events.go for the event
+// stream, and queue.go for batch queues.
 package nomadtest

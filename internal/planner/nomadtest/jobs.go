@@ -112,7 +112,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var response api.JobRegisterResponse
-	if eval := s.nomad.Register(job); eval != nil {
+	if eval := s.evaluation(job); eval != nil {
 		response.EvalID = eval.ID
 		s.events.add(string(api.TopicEvaluation), "EvaluationUpdated", eval.ID, map[string]any{"Evaluation": eval})
 	}

@@ -31,8 +31,11 @@ func New(t testing.TB, nodes ...*structs.Node) *Nomad {
 	return n
 }
 
-// SetNode adds a node or replaces it.
+// SetNode adds a node or replaces it, and its node pool.
 func (n *Nomad) SetNode(node *structs.Node) {
+	if pool := node.NodePool; !slices.Contains([]string{structs.NodePoolDefault, structs.NodePoolAll}, pool) {
+		must.NoError(n.t, n.State.UpsertNodePools(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.NodePool{{Name: pool}}))
+	}
 	must.NoError(n.t, n.State.UpsertNode(structs.MsgTypeTestSetup, n.NextIndex(), node.Copy()))
 	stored, err := n.State.NodeByID(nil, node.ID)
 	must.NoError(n.t, err)
@@ -81,14 +84,20 @@ func (n *Nomad) Job(id string) *structs.Job {
 // and decides on it. Instances that wait are not tried again later. A periodic or
 // parameterized job is only taken: the evaluation is nil.
 func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
-	registered := n.complete(job)
-	if old := n.Job(registered.ID); old == nil || old.SpecChanged(registered) {
-		must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
-	}
+	registered := n.take(job)
 	if registered.IsPeriodic() || registered.IsParameterized() {
 		return nil
 	}
 	return n.evaluate(registered)
+}
+
+// take stores a job.
+func (n *Nomad) take(job *api.Job) *structs.Job {
+	registered := n.complete(job)
+	if old := n.Job(registered.ID); old == nil || old.SpecChanged(registered) {
+		must.NoError(n.t, n.State.UpsertJob(structs.MsgTypeTestSetup, n.NextIndex(), nil, registered))
+	}
+	return registered
 }
 
 // complete is a job with Nomad's defaults.
@@ -120,20 +129,27 @@ func (n *Nomad) Launch(id string) *structs.Evaluation {
 	return n.evaluate(child)
 }
 
-func (n *Nomad) evaluate(job *structs.Job) *structs.Evaluation {
+func (n *Nomad) evaluate(job *structs.Job) *structs.Evaluation { return n.decide(job, n.pend(job)) }
+
+// pend makes an evaluation that is not decided on.
+func (n *Nomad) pend(job *structs.Job) *structs.Evaluation {
 	index := n.NextIndex()
 	eval := &structs.Evaluation{
 		ID: NodeID(int(index)), Namespace: "default", Priority: job.Priority, Type: job.Type,
 		TriggeredBy: structs.EvalTriggerJobRegister, JobID: job.ID, Status: structs.EvalStatusPending, CreateIndex: index,
 	}
 	must.NoError(n.t, n.State.UpsertEvals(structs.MsgTypeTestSetup, index, []*structs.Evaluation{eval}))
+	return eval
+}
+
+func (n *Nomad) decide(job *structs.Job, eval *structs.Evaluation) *structs.Evaluation {
 	factories := map[string]scheduler.Factory{
 		structs.JobTypeService: scheduler.NewServiceScheduler, structs.JobTypeBatch: scheduler.NewBatchScheduler,
 		structs.JobTypeSystem: scheduler.NewSystemScheduler, structs.JobTypeSysBatch: scheduler.NewSysBatchScheduler,
 	}
 	n.process(factories[job.Type], eval)
 	decided := n.Evals[len(n.Evals)-1].Copy()
-	decided.CreateIndex = index
+	decided.CreateIndex = eval.CreateIndex
 	must.NoError(n.t, n.State.UpsertEvals(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Evaluation{decided}))
 	return decided
 }
@@ -164,13 +180,21 @@ func (n *Nomad) Started(eval *structs.Evaluation) []*structs.AllocListStub {
 }
 
 // Finish lets an allocation end well.
-func (n *Nomad) Finish(id string) {
+func (n *Nomad) Finish(id string) { n.setStatus(id, structs.AllocClientStatusComplete) }
+
+// Run lets an allocation run, as its client says.
+func (n *Nomad) Run(id string) { n.setStatus(id, structs.AllocClientStatusRunning) }
+
+func (n *Nomad) setStatus(id, status string) {
 	alloc, err := n.State.AllocByID(nil, id)
 	must.NoError(n.t, err)
-	ended := alloc.Copy()
-	ended.ClientStatus = structs.AllocClientStatusComplete
-	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{ended}))
+	changed := alloc.Copy()
+	changed.ClientStatus = status
+	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{changed}))
 }
+
+// Evaluate decides on a registered job again, as after a change of a node.
+func (n *Nomad) Evaluate(id string) *structs.Evaluation { return n.evaluate(n.Job(id)) }
 
 // FinishOn lets the allocations on a GPU end well, but for those of one job.
 func (n *Nomad) FinishOn(gpu, but string) {

@@ -34,7 +34,13 @@ type Server struct {
 	// copy of it and how often it was shown: no task becomes healthy by itself.
 	OnDeployment func(*Deployment, int)
 
+	// Limit is how many nodes the scheduler says it looks at for a job with affinities.
+	// It has no such setting if that is 0.
+	Limit int
+
 	mu      sync.Mutex
+	queues  map[string]*queue
+	refused map[string]int // status, by path
 	nomad   *Nomad
 	shown   int               // deployments
 	stored  map[string]stored // by job
@@ -47,7 +53,7 @@ type Deployment = structs.Deployment
 
 // Serve starts a server, which ends with the test.
 func Serve(t testing.TB, nodes ...*structs.Node) *Server {
-	s := &Server{nomad: New(t, nodes...), stored: map[string]stored{}, events: eventLog{more: make(chan struct{})}}
+	s := &Server{nomad: New(t, nodes...), stored: map[string]stored{}, queues: map[string]*queue{}, refused: map[string]int{}, events: eventLog{more: make(chan struct{})}}
 	s.Server = httptest.NewServer(s.routes())
 	t.Cleanup(s.Close)
 	return s
@@ -66,6 +72,13 @@ func (s *Server) Do(do func(*Nomad)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	do(s.nomad)
+}
+
+// Refuse answers questions to a path with this status from now on.
+func (s *Server) Refuse(path string, status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[path] = status
 }
 
 func (s *Server) routes() http.Handler {
@@ -107,6 +120,8 @@ func (s *Server) routes() http.Handler {
 		return orNothing(d)
 	}))
 	mux.HandleFunc("GET /v1/event/stream", s.events.serve)
+	mux.HandleFunc("GET /v1/queue/jobs", s.get(s.queueJobs))
+	mux.HandleFunc("GET /v1/operator/scheduler/configuration", s.get(s.schedulerConfig))
 	mux.HandleFunc("PUT /v1/job/{id}/plan", s.plan)
 	mux.HandleFunc("GET /v1/job/{id}/summary", s.get(func(r *http.Request) any {
 		summary, _ := s.nomad.State.JobSummaryByID(nil, "default", r.PathValue("id"))
@@ -122,6 +137,10 @@ func (s *Server) get(find func(*http.Request) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if status := s.refused[r.URL.Path]; status != 0 {
+			http.Error(w, http.StatusText(status), status)
+			return
+		}
 		found := find(r)
 		if found == nil {
 			http.NotFound(w, r)
