@@ -5,8 +5,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/docker/docker/client"
+
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/system"
 )
 
 // Info is what the daemon says of itself.
@@ -23,13 +26,13 @@ type Info struct {
 // ID asks the daemon who it is. It keeps its ID with its data, over restarts; another ID means other containers. ErrUnavailable if
 // it is away.
 func (c *Client) ID(ctx context.Context) (string, error) {
-	got, err := c.api.Info(ctx)
+	got, err := c.info(ctx)
 	return got.ID, wrap(err, "asking docker for its ID")
 }
 
 // Info asks the daemon for its version and abilities. ErrUnavailable if it is away.
 func (c *Client) Info(ctx context.Context) (Info, error) {
-	got, err := c.api.Info(ctx)
+	got, err := c.info(ctx)
 	if err != nil {
 		return Info{}, wrap(err, "asking docker for its version")
 	}
@@ -54,8 +57,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	}, nil
 }
 
+func (c *Client) info(ctx context.Context) (system.Info, error) {
+	return ask(c, func(api *client.Client) (system.Info, error) { return api.Info(ctx) })
+}
+
 func (c *Client) bridgeIP(ctx context.Context) (string, error) {
-	bridge, err := c.api.NetworkInspect(ctx, "bridge", network.InspectOptions{})
+	bridge, err := ask(c, func(api *client.Client) (network.Inspect, error) {
+		return api.NetworkInspect(ctx, "bridge", network.InspectOptions{})
+	})
 	if cerrdefs.IsNotFound(err) {
 		return "", nil // dockerd runs with --bridge=none
 	}

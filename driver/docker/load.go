@@ -72,7 +72,7 @@ func (c *Client) loadArchive(ctx context.Context, read *archive, image archivedI
 		_ = reader.Close()
 		<-written
 	}()
-	loaded, err := c.api.ImageLoad(ctx, reader)
+	loaded, err := c.sessions.get().api.ImageLoad(ctx, reader) // what was read of the archive cannot be sent twice
 	if err != nil {
 		return "", err
 	}
