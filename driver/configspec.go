@@ -20,6 +20,7 @@ func configSpec() *hclspec.Spec {
 		block("auth", text("config"), text("helper")),
 
 		withDefault(text("nvidia_runtime"), `"nvidia"`),
+		withDefault(text("gpu_injection"), `"auto"`),
 		flag("allow_privileged_gpu"),
 		withDefault(text("claim_timeout"), `"60s"`),
 		withDefault(text("state_dir"), `"/var/lib/nomad-gpu-mem"`),

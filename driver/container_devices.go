@@ -23,6 +23,7 @@ func (b *blueprint) devices() error {
 		b.host.Devices = append(b.host.Devices, deviceMapping(d.HostPath, d.TaskPath, d.Permissions))
 	}
 	b.host.Devices = append(b.host.Devices, host.gpuNodes(gpusOf(b.bookings))...)
+	b.host.DeviceRequests = b.deviceRequests()
 	return nil
 }
 

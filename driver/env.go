@@ -18,7 +18,8 @@ import (
 // The order is what makes it safe: the task's variables first, without the reserved ones;
 // then defaults for what neither task nor image set; then the pin. A bare key takes
 // a variable of the image away.
-func environment(task, device map[string]string, image []string, bookings []allocator.Booking, seesAll bool) (env, remarks []string) {
+func environment(task, device map[string]string, image []string, bookings []allocator.Booking, way injection, seesAll bool,
+) (env, remarks []string) {
 	task = asRead(task)
 	fromImage := parseEnv(image)
 	merged := map[string]string{}
@@ -32,7 +33,7 @@ func environment(task, device map[string]string, image []string, bookings []allo
 		_, inImage := fromImage[key]
 		return inTask || inImage
 	}
-	pin := pinEnv(bookings, seesAll)
+	pin := pinEnv(bookings, way, seesAll)
 	maps.Copy(merged, defaultEnv(bookings, isSet))
 	maps.Copy(merged, pin)
 

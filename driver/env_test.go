@@ -98,7 +98,7 @@ func TestPinWins(t *testing.T) {
 	}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			env, _ := environment(c.task, nil, c.image, c.bookings, false)
+			env, _ := environment(c.task, nil, c.image, c.bookings, byRuntime, false)
 			got := parseEnv(env)
 			for key, value := range c.want {
 				must.Eq(t, value, got[key], must.Sprint(key))
@@ -113,13 +113,13 @@ func TestPinWins(t *testing.T) {
 // An image's variable can only be taken away by naming it without a value.
 func TestReservedVariablesOfTheImageAreUnset(t *testing.T) {
 	t.Parallel()
-	env, _ := environment(nil, nil, []string{"NVIDIA_MIG_CONFIG_DEVICES=all", "PATH=/bin"}, nil, false)
+	env, _ := environment(nil, nil, []string{"NVIDIA_MIG_CONFIG_DEVICES=all", "PATH=/bin"}, nil, byRuntime, false)
 	must.Eq(t, []string{"NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_VISIBLE_DEVICES=void"}, env)
 }
 
 func TestPrivilegedIsAtLeastToldItsGPU(t *testing.T) {
 	t.Parallel()
-	env, _ := environment(map[string]string{"CUDA_VISIBLE_DEVICES": "0,1"}, nil, nil, []allocator.Booking{slice(gpuA, 1)}, true)
+	env, _ := environment(map[string]string{"CUDA_VISIBLE_DEVICES": "0,1"}, nil, nil, []allocator.Booking{slice(gpuA, 1)}, byRuntime, true)
 	must.Eq(t, "GPU-aaaa", parseEnv(env)["CUDA_VISIBLE_DEVICES"])
 }
 
@@ -150,7 +150,7 @@ func TestOverruledValuesAreTold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, remarks := environment(c.task, c.device, nil, c.bookings, false)
+			_, remarks := environment(c.task, c.device, nil, c.bookings, byRuntime, false)
 			must.Eq(t, c.want, remarks)
 		})
 	}

@@ -268,7 +268,7 @@ func TestEveryPluginOption(t *testing.T) {
 	config := everyPluginOption(t)
 	must.Eq(t, Config{
 		Endpoint: "tcp://127.0.0.1:2376", TLS: TLS{"/c.pem", "/k.pem", "/ca.pem"}, Auth: RegistryAuth{"/auth.json", "ecr-login"},
-		NvidiaRuntime: "nvidia-cdi", AllowPrivilegedGPU: true, ClaimTimeout: "0s", StateDir: "/opt/state",
+		NvidiaRuntime: "nvidia-cdi", GPUInjection: "runtime", AllowPrivilegedGPU: true, ClaimTimeout: "0s", StateDir: "/opt/state",
 		Table: tableconfig.Config{
 			Store: "file", Address: "127.0.0.1:8501", Token: "t", Prefix: "p", Path: "/opt/table.json",
 			TokenFile: "/token", CAFile: "/ca.pem", CertFile: "/c.pem", KeyFile: "/k.pem", TLSServerName: "server.dc1.consul",

@@ -26,7 +26,7 @@ func TestHostWithOneNodeForAllGPUs(t *testing.T) {
 	node("dxg")
 	must.True(t, host.sharesGPUs())
 	must.Nil(t, host.gpuNodes([]allocator.GPUID{"GPU-a"}))
-	env, _ := environment(nil, nil, nil, []allocator.Booking{slice(gpuA, 1)}, host.sharesGPUs())
+	env, _ := environment(nil, nil, nil, []allocator.Booking{slice(gpuA, 1)}, byRuntime, host.sharesGPUs())
 	must.SliceContains(t, env, "CUDA_VISIBLE_DEVICES="+string(gpuA))
 	node("nvidiactl") // a driver of Linux beside it
 	must.False(t, host.sharesGPUs())

@@ -12,6 +12,7 @@ config {
   }
 
   nvidia_runtime       = "nvidia-cdi"
+  gpu_injection        = "runtime"
   allow_privileged_gpu = true
   claim_timeout        = "0s"
   state_dir            = "/opt/state"
