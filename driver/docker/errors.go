@@ -161,6 +161,10 @@ func notReady(err error) string {
 	}{
 		{[]string{"nvidia-uvm"}, "load the kernel module nvidia-uvm: `nvidia-modprobe -u -c 0`"},
 		{[]string{"version mismatch"}, "the NVIDIA driver was upgraded and the old module is still loaded: reboot the node"},
+		{[]string{"insufficient privileges to read device list"}, "the NVIDIA runtime takes no GPUs by environment: set " +
+			"accept-nvidia-visible-devices-envvar-when-unprivileged = true in /etc/nvidia-container-runtime/config.toml, " +
+			`or gpu_injection = "cdi" in this driver's config`},
+		{[]string{`error mounting "/usr/lib`, `error mounting "/lib/firmware/nvidia`, `error mounting "/run/nvidia-`}, "the CDI specification is of another NVIDIA driver: generate it again by `nvidia-ctk cdi generate`"},
 		{[]string{"unresolvable cdi devices"}, "see whether `nvidia-ctk cdi list` has the GPU"},
 		{[]string{"driver not loaded", "nvidia-smi has failed", "/dev/nvidia"}, "see whether `nvidia-smi` works on the node"},
 	} {
