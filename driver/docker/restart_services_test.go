@@ -16,12 +16,12 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// ownEngine starts a Docker engine for one test, which may restart it. It keeps containers alive over restarts.
-func ownEngine(t *testing.T) (c *Client, control func(verb string, env ...string)) {
+// ownEngine starts a Docker engine for one test, which may restart it, also as another engine by GPU_MEM_ENGINE. It keeps containers alive over restarts.
+func ownEngine(t *testing.T, settings ...string) (c *Client, control func(verb string, env ...string)) {
 	t.Helper()
 	run, err := os.MkdirTemp("/var/tmp", "gpu-mem-restart.") // short, for a socket's path
 	must.NoError(t, err)
-	env := append(os.Environ(), "GPU_MEM_RUN="+run, "GPU_MEM_SLOT="+strconv.Itoa(freeSlot(t)))
+	env := slices.Concat(os.Environ(), settings, []string{"GPU_MEM_RUN=" + run, "GPU_MEM_SLOT=" + strconv.Itoa(freeSlot(t))})
 	script := func(name string, args, further []string) {
 		cmd := exec.Command("../../scripts/"+name, args...)
 		cmd.Env = append(slices.Clone(env), further...)

@@ -18,8 +18,7 @@ func TestEngineIsUpgradedAndDowngraded(t *testing.T) {
 		t.Skip("Docker Engine 28 is not built: run scripts/tools.sh docker28")
 	}
 	const older, newer = "GPU_MEM_ENGINE=", "GPU_MEM_ENGINE=28"
-	c, control := ownEngine(t)
-	control("restart", older)
+	c, control := ownEngine(t, older)
 	before, err := c.Info(t.Context())
 	must.NoError(t, err)
 	id := start(t, c, shell("while [ ! -e /tmp/end ]; do sleep 0.05; done; exit 7"))
