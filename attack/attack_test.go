@@ -63,18 +63,26 @@ func both(looks ...look) look {
 	}
 }
 
-// rows are all attacks, by subject.
-func rows() []attack {
-	return slices.Concat(
+// rows are all attacks, by subject. Those at GPUs are for each way by which the engine can give them.
+func rows(ways ...string) []attack {
+	all := slices.Concat(
 		rowsOfMounts(), rowsOfFiles(), rowsOfLogs(), rowsOfProfiles(), rowsOfImages(), rowsOfDevices(),
-		rowsOfSecurity(), rowsOfGPUs(), rowsOfObservers(), rowsOfNames(), rowsOfClaims(), rowsOfNetworks(),
+		rowsOfSecurity(), rowsOfObservers(), rowsOfNames(), rowsOfClaims(), rowsOfNetworks(),
 	)
+	for _, way := range ways {
+		for _, a := range rowsOfGPUs() {
+			a.name += "-by-" + way
+			a.operator = fmt.Sprintf("gpu_injection = %q", way)
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 func TestAttacks(t *testing.T) {
 	stage := newStage(t)
 	var verdicts []string
-	for _, a := range rows() {
+	for _, a := range rows(stage.ways()...) {
 		t.Run(a.name, func(t *testing.T) {
 			verdict := "not run" // stays so if the suite itself fails
 			defer func() { verdicts = append(verdicts, a.row(verdict)) }()

@@ -97,6 +97,16 @@ func (s *stage) reached(container string) ([]int, error) {
 	return all, nil
 }
 
+// ways are those by which the engine can give GPUs to containers.
+func (s *stage) ways() []string {
+	info, err := s.api.Info(s.ctx)
+	must.NoError(s.t, err)
+	if len(info.CDISpecDirs) > 0 {
+		return []string{"runtime", "cdi"}
+	}
+	return []string{"runtime"}
+}
+
 // sees is the look that a running container has these GPUs and no others. One that was
 // not started has none.
 func sees(want ...int) look {

@@ -18,6 +18,7 @@ type Config struct {
 	Auth     RegistryAuth `codec:"auth"`
 
 	NvidiaRuntime      string             `codec:"nvidia_runtime"`       // Docker runtime of tasks that hold GPU memory
+	GPUInjection       string             `codec:"gpu_injection"`        // how GPUs reach a container: auto, runtime or cdi
 	AllowPrivilegedGPU bool               `codec:"allow_privileged_gpu"` // let a privileged task hold a slice, though it sees every GPU
 	GPUObserver        GPUObserver        `codec:"gpu_observer"`         // jobs that see all GPUs and hold none
 	ClaimTimeout       string             `codec:"claim_timeout"`        // how long a start waits for units held by a stopping task
@@ -159,6 +160,8 @@ func (s *settings) validate() error {
 	switch {
 	case s.NvidiaRuntime == "":
 		return fmt.Errorf(`nvidia_runtime = "" names no runtime: leave the key out for "nvidia"`)
+	case !slices.Contains([]injection{byEither, byRuntime, byCDI}, injection(s.GPUInjection)):
+		return fmt.Errorf(`gpu_injection = %q is not one of "auto", "runtime" and "cdi"`, s.GPUInjection)
 	case !filepath.IsAbs(s.StateDir):
 		return fmt.Errorf("state_dir = %q is not an absolute path", s.StateDir)
 	case len(filepath.Join(s.StateDir, holderSocket)) > maxSocketPath:

@@ -20,6 +20,7 @@ func configSpec() *hclspec.Spec {
 		block("auth", text("config"), text("helper")),
 
 		withDefault(text("nvidia_runtime"), `"nvidia"`),
+		withDefault(text("gpu_injection"), `"auto"`),
 		flag("allow_privileged_gpu"),
 		block("gpu_observer", texts("jobs"), texts("images"), withDefault(texts("capabilities"), `["utility"]`)),
 		withDefault(text("claim_timeout"), `"60s"`),

@@ -17,13 +17,15 @@ import (
 // collected first; building the container from it touches nothing but looks at
 // paths on the host.
 type order struct {
-	task     *drivers.TaskConfig
-	job      *TaskConfig // its config block
-	settings settings
-	bookings []allocator.Booking
-	image    docker.Image
-	pool     string                 // CPUs that tasks without cores of their own share; empty: not known
-	files    []*drivers.MountConfig // hosts and resolv.conf written for a group's network
+	task         *drivers.TaskConfig
+	job          *TaskConfig // its config block
+	settings     settings
+	bookings     []allocator.Booking
+	image        docker.Image
+	injection    injection              // how the GPUs reach the container; empty: by the NVIDIA runtime
+	plainRuntime string                 // of a container whose GPUs come by CDI, where the job names none
+	pool         string                 // CPUs that tasks without cores of their own share; empty: not known
+	files        []*drivers.MountConfig // hosts and resolv.conf written for a group's network
 }
 
 // build turns the order into Docker's terms. The remarks are for the task's owner: what
@@ -94,7 +96,7 @@ func (o *order) gpuAccess() gpuAccess {
 	if o.observes() {
 		return gpuAccess{observer: o.settings.GPUObserver.env()}
 	}
-	return gpuAccess{bookings: o.bookings, seesAll: o.job.Privileged || hostDevices{root: "/"}.sharesGPUs()}
+	return gpuAccess{bookings: o.bookings, way: o.injection, seesAll: o.job.Privileged || hostDevices{root: "/"}.sharesGPUs()}
 }
 
 // hasGPU reports whether the task holds GPU memory.

@@ -28,6 +28,7 @@ func (b *blueprint) devices() error {
 		compute := slices.Contains(b.settings.GPUObserver.Capabilities, computeCapability)
 		b.host.Devices = append(b.host.Devices, host.allGPUNodes(compute)...)
 	}
+	b.host.DeviceRequests = b.deviceRequests()
 	return nil
 }
 

@@ -43,9 +43,15 @@ func (b *blueprint) checkPrivileged() error {
 	return nil
 }
 
-// runtime is the NVIDIA one for tasks that hold GPU memory or observe GPUs, and never for others.
+// runtime is the NVIDIA one for tasks that get GPUs by it or observe GPUs, and never for others.
 func (b *blueprint) runtime() (string, error) {
 	asked, nvidia := b.job.Runtime, b.settings.NvidiaRuntime
+	if b.hasGPU() && b.injection == byCDI {
+		if asked == "" || asked == nvidia { // what the job wants of it, CDI does
+			return b.plainRuntime, nil
+		}
+		return asked, b.checkRuntime(asked)
+	}
 	switch {
 	case b.hasGPU() && asked != "" && asked != nvidia:
 		return "", fmt.Errorf("conflicting runtime requests: gpu runtime %q conflicts with task runtime %q; remove config.runtime", nvidia, asked)
@@ -56,10 +62,15 @@ func (b *blueprint) runtime() (string, error) {
 	case asked != "" && asked == nvidia:
 		return asked, b.checkObserver()
 	}
+	return asked, b.checkRuntime(asked)
+}
+
+// checkRuntime refuses a runtime that the operator does not allow.
+func (b *blueprint) checkRuntime(asked string) error {
 	if asked != "" && !slices.Contains(b.settings.AllowRuntimes, asked) {
-		return "", fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", asked, b.settings.AllowRuntimes)
+		return fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", asked, b.settings.AllowRuntimes)
 	}
-	return asked, nil
+	return nil
 }
 
 // allowsNvidiaRuntime reports whether tasks may have GPUs by the NVIDIA runtime. In

@@ -23,6 +23,7 @@ type fakeEngine struct {
 	pull         docker.PullRequest // the last
 	images       map[string]docker.Image
 	runtimes     []string
+	cdi          docker.CDI
 	runtimePaths map[string]string
 	created      int
 	away         bool             // the daemon does not answer
@@ -95,7 +96,7 @@ func (e *fakeEngine) ID(context.Context) (id string, err error) {
 
 func (e *fakeEngine) Info(context.Context) (info docker.Info, err error) {
 	err = e.ask("Info", func() error {
-		info = docker.Info{ID: e.id, Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), RuntimePaths: e.runtimePaths, BridgeIP: "172.17.0.1"}
+		info = docker.Info{ID: e.id, Version: "28.0.0", OSType: "linux", Runtimes: slices.Clone(e.runtimes), CDI: e.cdi, RuntimePaths: e.runtimePaths, BridgeIP: "172.17.0.1"}
 		return nil
 	})
 	return info, err

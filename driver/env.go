@@ -51,6 +51,7 @@ func environment(task, device map[string]string, image []string, gpus gpuAccess)
 // gpuAccess is what a container sees of GPUs.
 type gpuAccess struct {
 	bookings []allocator.Booking
+	way      injection
 	seesAll  bool              // it can use every GPU, whatever it is told
 	observer map[string]string // pin of an observer; nil: it is none
 }
@@ -59,7 +60,7 @@ func (g gpuAccess) pin() map[string]string {
 	if g.observer != nil {
 		return g.observer
 	}
-	return pinEnv(g.bookings, g.seesAll)
+	return pinEnv(g.bookings, g.way, g.seesAll)
 }
 
 // decidedBy ends what an author reads of an overruled variable.

@@ -268,7 +268,7 @@ func TestEveryPluginOption(t *testing.T) {
 	config := everyPluginOption(t)
 	must.Eq(t, Config{
 		Endpoint: "tcp://127.0.0.1:2376", TLS: TLS{"/c.pem", "/k.pem", "/ca.pem"}, Auth: RegistryAuth{"/auth.json", "ecr-login"},
-		NvidiaRuntime: "nvidia-cdi", AllowPrivilegedGPU: true,
+		NvidiaRuntime: "nvidia-cdi", GPUInjection: "runtime", AllowPrivilegedGPU: true,
 		GPUObserver: GPUObserver{
 			Jobs: []string{"monitoring/gpu-exporter"}, Capabilities: []string{"utility", "compute"},
 			Images: []string{"exporter@sha256:5b1ae1f0f3d5c1f7a8e4b2c6d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f809101"},

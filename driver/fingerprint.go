@@ -73,18 +73,23 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		return away(true, err)
 	}
 	before.look(s.tableFault(ctx, before, p.pace.proof))
-	attributes := nodeAttributes(p.name, s.settings, info)
-	if errors.Is(before.table, allocator.ErrDenied) && missingForGPUs(s.settings, info) == nil {
-		// GPU tasks would fail here for good, one after the other.
-		return &drivers.Fingerprint{
-			Attributes: attributes, Health: drivers.HealthStateUnhealthy,
-			HealthDescription: fmt.Sprintf("tasks cannot claim GPU memory: %v", before.table),
-		}
+	way, missing := s.settings.injectionOf(info, nil)
+	attributes := nodeAttributes(p.name, s.settings, info, way)
+	// GPU tasks would fail here for good, one after the other.
+	unusable := ""
+	switch {
+	case way == byNone && injection(s.settings.GPUInjection) != byEither:
+		unusable = fmt.Sprintf("gpu_injection = %q is not possible: %s", s.settings.GPUInjection, strings.Join(missing, "; "))
+	case way != byNone && errors.Is(before.table, allocator.ErrDenied):
+		unusable = fmt.Sprintf("tasks cannot claim GPU memory: %v", before.table)
+	}
+	if unusable != "" {
+		return &drivers.Fingerprint{Attributes: attributes, Health: drivers.HealthStateUnhealthy, HealthDescription: unusable}
 	}
 	return &drivers.Fingerprint{
 		Attributes:        attributes,
 		Health:            drivers.HealthStateHealthy,
-		HealthDescription: describe(s.settings, info, before.table, s.unsafeToolkit(ctx, info)),
+		HealthDescription: describe(missing, before.table, s.unsafeToolkit(ctx, info)),
 	}
 }
 
@@ -149,11 +154,11 @@ func away(seen bool, err error) *drivers.Fingerprint {
 	return &drivers.Fingerprint{Health: health, HealthDescription: err.Error()}
 }
 
-// describe says what people should know of a healthy driver. Without the NVIDIA
-// runtime or while the allocation table does not answer it still runs tasks that need no GPU, so it stays
-// healthy: Nomad would place none of them on an unhealthy driver.
-func describe(s settings, info docker.Info, table error, unsafe string) string {
-	missing := missingForGPUs(s, info)
+// describe says what people should know of a healthy driver. Where GPUs cannot reach a
+// container, for what is missing, or while the allocation table does not answer, it still
+// runs tasks that need no GPU, so it stays healthy: Nomad would place none of them on an
+// unhealthy driver.
+func describe(missing []string, table error, unsafe string) string {
 	if table != nil {
 		missing = append(missing, fmt.Sprintf("tasks cannot claim GPU memory: %v", table))
 	}
@@ -169,25 +174,14 @@ func describe(s settings, info docker.Info, table error, unsafe string) string {
 	return drivers.DriverHealthy
 }
 
-// missingForGPUs names what a task with GPU memory would miss on this node, whatever
-// the table says.
-func missingForGPUs(s settings, info docker.Info) (missing []string) {
-	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
-		missing = append(missing, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
-	}
-	if !s.allowsNvidiaRuntime() {
-		missing = append(missing, fmt.Sprintf("allow_runtimes has no %q (nvidia_runtime)", s.NvidiaRuntime))
-	}
-	return missing
-}
-
-func nodeAttributes(driver string, s settings, info docker.Info) map[string]*pstructs.Attribute {
+func nodeAttributes(driver string, s settings, info docker.Info, way injection) map[string]*pstructs.Attribute {
 	prefix := "driver." + driver
 	attrs := map[string]*pstructs.Attribute{
 		prefix:                     pstructs.NewBoolAttribute(true),
 		prefix + ".version":        pstructs.NewStringAttribute(info.Version),
 		prefix + ".runtimes":       pstructs.NewStringAttribute(strings.Join(info.Runtimes, ",")),
 		prefix + ".os_type":        pstructs.NewStringAttribute(info.OSType),
+		prefix + ".gpu_injection":  pstructs.NewStringAttribute(string(way)),
 		prefix + ".nvidia_runtime": pstructs.NewBoolAttribute(slices.Contains(info.Runtimes, s.NvidiaRuntime)),
 	}
 	for name, on := range map[string]bool{

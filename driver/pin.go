@@ -20,22 +20,28 @@ const (
 // pinEnv is the part of the environment that ties a container to its slices.
 // Nothing may override it.
 //
-//	NVIDIA_VISIBLE_DEVICES  the UUIDs of the booked GPUs
+//	NVIDIA_VISIBLE_DEVICES  the UUIDs of the booked GPUs, or "void" if they come by CDI: the
+//	                        NVIDIA runtime must add none to them
+//	GPU_MEM_UUIDS           the UUIDs of the booked GPUs
 //	GPU_MEM_LIMIT_MIB       memory of each slice in MiB, in the same order
 //	GPU_MEM_UNITS           number of units of each slice, in the same order
 //	GPU_MEM_FRACTION        each slice as a share of its GPU's whole memory, likewise
 //
 // seesAll says that the container can use every GPU of the host all the same.
-func pinEnv(bookings []allocator.Booking, seesAll bool) map[string]string {
+func pinEnv(bookings []allocator.Booking, way injection, seesAll bool) map[string]string {
 	if len(bookings) == 0 {
 		return map[string]string{visibleDevices: noDevices}
 	}
 	uuids := listed(bookings, func(b allocator.Booking) string { return string(b.GPU) })
 	pin := map[string]string{
 		visibleDevices:      uuids,
+		"GPU_MEM_UUIDS":     uuids,
 		"GPU_MEM_LIMIT_MIB": listed(bookings, func(b allocator.Booking) string { return strconv.FormatUint(b.MiB(), 10) }),
 		"GPU_MEM_UNITS":     listed(bookings, func(b allocator.Booking) string { return strconv.Itoa(len(b.Units)) }),
 		"GPU_MEM_FRACTION":  listed(bookings, fraction),
+	}
+	if way == byCDI {
+		pin[visibleDevices] = noDevices
 	}
 	if seesAll {
 		// A privileged container has every device node, and one under WSL the node of
@@ -96,6 +102,7 @@ func reservedKey(key string) bool {
 		"NVIDIA_GDS",           // nvidia-fs: storage to and from any GPU
 		"NVIDIA_GDRCOPY",       // gdrdrv: memory of any GPU
 		"NVIDIA_DRIVER_ROOT", "NVIDIA_DEV_ROOT",
+		"GPU_MEM_UUIDS",
 		"GPU_MEM_LIMIT_MIB",
 		"GPU_MEM_UNITS",
 		"GPU_MEM_FRACTION":

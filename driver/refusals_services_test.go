@@ -31,6 +31,10 @@ func TestServiceRefusalsNameTheirKey(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			task, _ := w.script(`true`, hcl)
 			_, _, err := d.StartTask(task)
+			if err == nil && key == "config.storage_opt" { // Docker with its images in containerd ignores it
+				must.NoError(t, d.DestroyTask(task.ID, true))
+				return
+			}
 			must.ErrorContains(t, err, key)
 			must.StrNotContains(t, err.Error(), "no such container")
 			must.Eq(t, 1, strings.Count(err.Error(), "Error response from daemon"))

@@ -229,7 +229,7 @@ func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container,
 // recoverable reports whether a start may succeed later without any change to the
 // job. Nomad then tries again on this node, with the same devices.
 func recoverable(err error) bool {
-	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, errMayRun} {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, errMayRun, errNoCDIDevice} {
 		if errors.Is(err, temporary) {
 			return true
 		}

@@ -99,38 +99,6 @@ func TestServiceLifeOfATask(t *testing.T) {
 	must.Eq(t, "made\n", string(made))
 }
 
-// What a container sees is decided by NVIDIA's runtime, and it must be what was booked.
-func TestServiceContainerSeesItsGPUsOnly(t *testing.T) {
-	t.Parallel()
-	image := greedyImage(t)
-	first, second := testGPUs(t)
-	const list = `ls /dev | grep -c '^nvidia[0-9]'; env | grep NVIDIA_MIG; exit 0`
-	for _, c := range []struct {
-		name     string
-		bookings []allocator.Booking
-		nodes    string
-	}{
-		{"none", nil, "0\n"},
-		{"first", []allocator.Booking{slice(first, 1)}, "1\n"},
-		{"both", []allocator.Booking{slice(first, 2), slice(second, 2)}, "2\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := realWorld(t)
-			d := w.boot()
-			task, out := w.script(list, ``, c.bookings...)
-			config, err := decodeTaskConfig(task)
-			must.NoError(t, err)
-			config.Image = image
-			must.NoError(t, task.EncodeConcreteDriverConfig(config))
-			task.Env[visibleDevices] = "all" // as a template would set it
-			d.run(t, task)
-			d.ended(t, task)
-			eventually(t, func() bool { return out.got() == c.nodes })
-		})
-	}
-}
-
 // greedyImage asks for all GPUs, and for rights over their MIG instances.
 func greedyImage(t *testing.T) string {
 	t.Helper()

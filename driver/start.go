@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/nomad/nomad/structs"
@@ -115,7 +114,7 @@ func (s *start) prepare() error {
 		return err
 	}
 	s.order = &order{task: s.task, job: job, settings: s.services.settings, bookings: bookings, pool: sharedCPUs(s.task)}
-	if err := s.checkRuntime(); err != nil {
+	if err := s.chooseInjection(); err != nil {
 		return err
 	}
 	if err := s.planNetworkFiles(); err != nil {
@@ -139,7 +138,7 @@ func (s *start) prepare() error {
 // findEngine notes whose container it will be, and fails if another engine may still
 // run the task from an earlier start.
 func (s *start) findEngine() (err error) {
-	if s.engine == "" { // checkRuntime has not asked: it takes the daemon long to answer
+	if s.engine == "" { // chooseInjection has not asked: it takes the daemon long to answer
 		if s.engine, err = whenBack(s, s.services.engine.ID); err != nil {
 			return err
 		}
@@ -209,25 +208,6 @@ func (s *start) tellUndone(err error) {
 	if err != nil {
 		s.plugin.announcer.tell(s.task, "Not all of the failed start could be undone, which will be tried again: "+err.Error())
 	}
-}
-
-// checkRuntime fails a start that Docker would fail, in words that say what to do.
-func (s *start) checkRuntime() error {
-	runtime, err := (&blueprint{order: s.order}).runtime()
-	if err != nil || !s.order.hasGPU() && !s.order.observes() {
-		return err
-	}
-	info, err := whenBack(s, s.services.engine.Info)
-	if err != nil {
-		return fmt.Errorf("docker cannot be asked for its runtimes: %w", err)
-	}
-	s.engine = info.ID
-	if slices.Contains(info.Runtimes, runtime) {
-		return nil
-	}
-	return fmt.Errorf("requested docker runtime %q was not found; docker has %q: install the NVIDIA Container Toolkit, "+
-		"run `nvidia-ctk runtime configure --runtime=docker` and restart docker, or set nvidia_runtime to the runtime's name",
-		runtime, info.Runtimes)
 }
 
 func (s *start) pullImage() (err error) {

@@ -5,7 +5,7 @@
 #
 #   start    idempotent
 #   stop     ends the containers too; leaves no process, mount or bridge
-#   restart  of the engine alone, under containers that go on
+#   restart  of the engine alone, under containers that go on; GPU_MEM_ENGINE may name another one than before
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -34,6 +34,23 @@ path = "$GPU_MEM_RUN/containerd-opt"
 END
 }
 
+# engine_major: 20 of Docker Engine 20.10.24.
+engine_major() { dockerd --version | sed -n 's/^Docker version \([0-9]*\)\..*/\1/p'; }
+
+# engine_features: settings that the engine knows and others refuse, as lines of its configuration. From 25 on it has CDI.
+engine_features() {
+  local features=('"cdi": true')
+  (($(engine_major) >= 25)) || return 0
+  case $GPU_MEM_IMAGE_STORE in
+    containerd) features+=('"containerd-snapshotter": true') ;;
+    docker) features+=('"containerd-snapshotter": false') ;;
+    '') ;;
+    *) die "GPU_MEM_IMAGE_STORE is '$GPU_MEM_IMAGE_STORE': containerd, docker or empty for the engine's choice" ;;
+  esac
+  say "\"cdi-spec-dirs\": [\"$GPU_MEM_RUN/cdi\"],"
+  say "\"features\": {$(IFS=,; say "${features[*]}")},"
+}
+
 write_dockerd_config() {
   cat >"$GPU_MEM_RUN/dockerd.json" <<END
 {
@@ -43,6 +60,7 @@ write_dockerd_config() {
   "exec-root": "$GPU_MEM_RUN/docker-exec",
   "pidfile": "$GPU_MEM_RUN/docker-exec.pid",
   "exec-opts": ["native.cgroupdriver=cgroupfs"],
+  $(engine_features)
   "live-restore": true,
   "bridge": "$bridge",
   "iptables": false,
@@ -76,11 +94,19 @@ END
 
 # An engine that was killed leaves its pid file, and would not start beside it.
 start_engine() {
+  write_dockerd_config
   if ! daemon_pid dockerd >/dev/null; then
     rm -f "$GPU_MEM_RUN/docker-exec.pid"
     daemon_start dockerd dockerd --config-file "$GPU_MEM_RUN/dockerd.json"
   fi
   daemon_ready dockerd 60 docker version
+}
+
+# about_engine: what runs, for the record of a suite.
+about_engine() {
+  docker version --format '{{.Server.Version}} (API {{.Server.APIVersion}})' | tr '\n' ' '
+  docker info --format 'with {{.Driver}}' 2>/dev/null | tr '\n' ' '
+  say "on $(containerd --version | awk '{ print "containerd", $3 }') and $(runc --version | head -n 1)"
 }
 
 start() {
@@ -89,12 +115,11 @@ start() {
   mkdir -p "$GPU_MEM_RUN"
   make_bridge
   write_containerd_config
-  write_dockerd_config
   write_runtime
   daemon_pid containerd >/dev/null || daemon_start containerd containerd --config "$GPU_MEM_RUN/containerd.toml"
   daemon_ready containerd 30 test -S "$GPU_MEM_RUN/containerd.sock"
   start_engine
-  say "Docker engine: ready at $DOCKER_HOST"
+  say "Docker engine: $(about_engine), ready at $DOCKER_HOST"
 }
 
 # Containers outlive a dead engine; the low-level runtime still knows them.

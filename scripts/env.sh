@@ -15,6 +15,8 @@ GPU_MEM_RUN=$(realpath -m "$GPU_MEM_RUN")
 : "${GPU_MEM_TRUSTED:=true}"
 : "${GPU_MEM_DANGLING:=5m}"
 : "${GPU_MEM_PROBATION:=30s}"
+: "${GPU_MEM_ENGINE:=}"
+: "${GPU_MEM_IMAGE_STORE:=}"
 : "${GPU_MEM_CONSUL_PORT:=$((8500 + 10 * GPU_MEM_SLOT))}"
 
 # A real driver has both a library and a control device; one alone is a
@@ -35,7 +37,11 @@ FAKE_NVML_STATE=$GPU_MEM_RUN/nvml.state
 : "${GPU_MEM_DRIVER_NAME:=gpu-docker}"
 : "${GPU_MEM_FAKE_STATE:=$GPU_MEM_ROOT/scripts/gpus/one.state}"
 
-# The cache comes last on PATH: what the machine has is preferred.
+# An engine of the cache comes first on PATH, in place of the machine's and of one that another script chose.
+PATH=${PATH//$GPU_MEM_CACHE\/docker[0-9][0-9]:/}
+[[ -z $GPU_MEM_ENGINE ]] || PATH=$GPU_MEM_CACHE/docker$GPU_MEM_ENGINE:$PATH
+
+# The rest of the cache comes last: what the machine has is preferred.
 case ":$PATH:" in
   *":$GPU_MEM_CACHE/bin:"*) ;;
   *) PATH=$PATH:/usr/sbin:/sbin:$GPU_MEM_CACHE/bin ;;

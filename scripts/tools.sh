@@ -2,7 +2,7 @@
 # Builds the tools of the development cluster from their Go modules, which are
 # pinned in tools/*/go.mod, into the cache. A binary that is there and has the
 # pinned version is kept. The agents in NOMAD and CONSUL, or on PATH, are used in
-# place of those. Usage: tools.sh nomad|consul|runtime|lint ...
+# place of those. Usage: tools.sh nomad|consul|runtime|lint|docker28|docker29 ...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,24 +14,53 @@ pinned() { (cd "$GPU_MEM_ROOT/scripts/tools/$1" && go list -m -f '{{.Version}}' 
 # A Go binary knows the version of the module that it was built from.
 built() { go version -m "$1" 2>/dev/null | awk '$1 == "mod" { print $3 }'; }
 
-# packages TOOL: what it is built from, as lines "FOLDER MODULE PACKAGE".
+# packages TOOL: what it is built from, as lines "FOLDER MODULE PACKAGE INTO", the last of which is
+# a folder in the cache. An engine has a folder of its own: its programs have the names of Debian's.
 packages() {
   local program
   case $1 in
-    nomad | consul) say "$1 github.com/hashicorp/$1 github.com/hashicorp/$1" ;;
-    lint) say "lint github.com/golangci/golangci-lint/v2 github.com/golangci/golangci-lint/v2/cmd/golangci-lint" ;;
+    nomad | consul) say "$1 github.com/hashicorp/$1 github.com/hashicorp/$1 bin" ;;
+    lint) say "lint github.com/golangci/golangci-lint/v2 github.com/golangci/golangci-lint/v2/cmd/golangci-lint bin" ;;
     runtime)
       for program in nvidia-container-runtime nvidia-cdi-hook nvidia-ctk; do
-        say "toolkit $toolkit $toolkit/cmd/$program"
+        say "toolkit $toolkit $toolkit/cmd/$program bin"
       done
       ;;
-    *) die "no tool '$1': nomad, consul, runtime or lint" ;;
+    docker28) engine docker28 github.com/docker/docker ;;
+    docker29)
+      engine docker29 github.com/moby/moby/v2
+      say "runc github.com/opencontainers/runc github.com/opencontainers/runc docker29" # Debian's knows no time namespaces
+      ;;
+    *) die "no tool '$1': nomad, consul, runtime, lint, docker28 or docker29" ;;
   esac
+}
+
+engine() {
+  say "$1 $2 $2/cmd/docker-proxy $1"
+  say "$1 $2 $2/cmd/dockerd $1"
+}
+
+# flags FOLDER MODULE: what go build needs besides, one argument a line.
+flags() {
+  case $1 in
+    docker28) printf '%s\n' -ldflags "-X $2/dockerversion.Version=$(pinned "$1" "$2" | sed 's/^v//; s/+.*//')" ;;
+    docker29) printf '%s\n' -ldflags "-X $2/dockerversion.Version=$(moby_version "$1" "$2")" ;;
+    runc)
+      pkg-config --exists libseccomp || die "runc needs libseccomp: apt-get install libseccomp-dev pkg-config"
+      printf '%s\n' -tags seccomp
+      ;;
+  esac
+}
+
+# The module of Engine 29 counts its versions apart; in it is a file that has the engine's.
+moby_version() {
+  (cd "$GPU_MEM_ROOT/scripts/tools/$1" && go mod download "$2" &&
+    awk '$1 == "last:" { gsub("\"", "", $2); print $2 }' "$(go list -m -f '{{.Dir}}' "$2")/releases/versions.yaml")
 }
 
 name_of() { basename "${1%/v[0-9]}"; }
 
-is_built() { [[ $(built "$GPU_MEM_CACHE/bin/$(name_of "$3")") == $(pinned "$1" "$2") ]]; }
+is_built() { [[ $(built "$GPU_MEM_CACHE/$4/$(name_of "$3")") == $(pinned "$1" "$2") ]]; }
 
 # agent TOOL: the agent that is used: that in NOMAD or CONSUL, or on PATH, or the cache's.
 agent() {
@@ -67,21 +96,25 @@ missing() {
   done
 }
 
-# build FOLDER MODULE PACKAGE: builds into a folder of its own first, so that the
+# build FOLDER MODULE PACKAGE INTO: builds into a folder of its own first, so that the
 # cache never holds half a binary.
 build() {
-  local name temp
+  local name temp flags
   name=$(name_of "$3")
+  flags=$(flags "$1" "$2")
+  mapfile -t flags < <([[ -z $flags ]] || say "$flags")
   temp=$(mktemp -d "$GPU_MEM_CACHE/build.XXXXXX")
-  compile "$GPU_MEM_ROOT/scripts/tools/$1" "$temp/$name" "$3" >"$temp/log" 2>&1 &
-  if ! await $! "building $name $(pinned "$1" "$2"), once: up to 8 minutes on two cores"; then
+  compile "$GPU_MEM_ROOT/scripts/tools/$1" "${flags[@]}" -o "$temp/$name" "$3" >"$temp/log" 2>&1 &
+  if ! await $! "building $name $(pinned "$1" "$2"), once: up to 10 minutes on two cores"; then
     cat "$temp/log" >&2
     die "$name was not built"
   fi
-  mv -f "$temp/$name" "$GPU_MEM_CACHE/bin/$name"
+  mkdir -p "$GPU_MEM_CACHE/$4"
+  mv -f "$temp/$name" "$GPU_MEM_CACHE/$4/$name"
 }
 
-compile() { cd "$1" && CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath -o "$2" "$3"; }
+# compile FOLDER ARGUMENT...
+compile() { cd "$1" && CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath "${@:2}"; }
 
 # await PID TEXT: waits for a process, and shows on one line for how long. Where the output is no
 # terminal, the line is printed once.
@@ -100,7 +133,7 @@ await() {
   wait "$1"
 }
 
-(($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint ..."
+(($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint|docker28|docker29 ..."
 mkdir -p "$GPU_MEM_CACHE/bin"
 # Who needs nothing built does not wait for one who builds something else.
 wanted=$(missing "$@")

@@ -260,6 +260,37 @@ func TestLoadOfAnImageThatIsHere(t *testing.T) {
 	must.Nil(t, *got)
 }
 
+// A job may name the image by any ID that engines give it. Docker has another ID for it yet where its images are in containerd.
+func TestLoadByID(t *testing.T) {
+	t.Parallel()
+	config := digestOf([]byte(theConfig))
+	laid := laidOut(`{}`)
+	manifest := "sha256:" + strings.TrimPrefix(laid[3].name, "blobs/sha256/")
+	unnamed := strings.Replace(manifest1, `"team/app:1"`, "", 1)
+	for name, tc := range map[string]struct {
+		ref     string
+		archive []entry
+	}{
+		"configuration":                  {config, saved(unnamed)},
+		"configuration of an OCI layout": {config, laid},
+		"manifest":                       {manifest, laid},
+		"manifest beside docker save's":  {manifest, saved(unnamed, laid...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			daemon, _ := loadingDaemon()
+			image, err := daemon.start(t, Config{SpoolDir: t.TempDir()}).EnsureImage(t.Context(),
+				PullRequest{Ref: tc.ref, Load: opens(tarOf(t, tc.archive...))})
+			must.NoError(t, err)
+			must.Eq(t, "id of sha256:loaded", image.ID)
+		})
+	}
+	other := saved(strings.Replace(unnamed, "c.json", "d.json", 1), append(laid, entry{name: "d.json", content: `{"architecture":"amd64","os":"linux"}`})...)
+	daemon, _ := loadingDaemon()
+	_, err := daemon.start(t, Config{SpoolDir: t.TempDir()}).EnsureImage(t.Context(), PullRequest{Ref: manifest, Load: opens(tarOf(t, other...))})
+	must.ErrorContains(t, err, "the archive has the image", must.Sprint("the manifest is of another configuration"))
+}
+
 // The daemon's error is returned, and nothing hangs when it does not read the archive.
 func TestLoadFails(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ type archivedImage struct {
 	names  []string // that the archive gives it, as written there
 	config []byte   // its configuration
 	layers []extent // from the lowest up
+	ids    []string // by which engines know it: the digests of its configuration, its manifest, and the index of its platforms
 }
 
 // savedImage is an entry of manifest.json, as `docker save` writes it.
@@ -46,6 +47,7 @@ func (a *archive) image() (archivedImage, error) {
 			var index layout
 			err = a.decode(layoutIndex, &index)
 			found.names = append(found.names, index.names()...)
+			found.ids = append(found.ids, a.sameImage(index, found.config)...)
 		}
 		return found, err
 	case a.has(layoutIndex) && a.has(layoutVersion):
@@ -80,6 +82,7 @@ func (a *archive) saved() (found archivedImage, err error) {
 	if found.config, err = a.metadata(images[0].Config); err != nil {
 		return found, err
 	}
+	found.ids = append(found.ids, digestOf(found.config))
 	for _, name := range images[0].Layers {
 		layer, err := a.file(name)
 		if err != nil {
@@ -88,6 +91,19 @@ func (a *archive) saved() (found archivedImage, err error) {
 		found.layers = append(found.layers, layer)
 	}
 	return found, nil
+}
+
+// sameImage returns the digests under which an index has the image with this configuration. A blob is what its digest says, so
+// they are the image's IDs in containerd's image store.
+func (a *archive) sameImage(index layout, config []byte) []string {
+	if len(index.Manifests) != 1 {
+		return nil
+	}
+	laid, err := a.laidOut()
+	if err != nil || digestOf(laid.config) != digestOf(config) {
+		return nil
+	}
+	return laid.ids
 }
 
 // layout is an index or a manifest of the OCI image layout.
@@ -125,6 +141,7 @@ func (a *archive) laidOut() (found archivedImage, err error) {
 		return found, fmt.Errorf("it has %d images: save one alone", len(index.Manifests))
 	}
 	found.names = index.names()
+	found.ids = append(found.ids, index.Manifests[0].Digest)
 	if err := a.decodeBlob(index.Manifests[0], &manifest); err != nil {
 		return found, err
 	}
@@ -136,6 +153,7 @@ func (a *archive) laidOut() (found archivedImage, err error) {
 			return found, fmt.Errorf("it has no image for linux/%s", runtime.GOARCH)
 		}
 		chosen := manifest.Manifests[at]
+		found.ids = append(found.ids, chosen.Digest)
 		manifest = layout{}
 		if err := a.decodeBlob(chosen, &manifest); err != nil {
 			return found, err
@@ -144,6 +162,7 @@ func (a *archive) laidOut() (found archivedImage, err error) {
 	if found.config, err = a.blob(manifest.Config); err != nil {
 		return found, err
 	}
+	found.ids = append(found.ids, manifest.Config.Digest)
 	for _, d := range manifest.Layers {
 		name, err := d.file()
 		if err != nil {

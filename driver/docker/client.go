@@ -36,7 +36,7 @@ type Config struct {
 
 // Client speaks to one daemon. It is safe for concurrent use.
 type Client struct {
-	api        *client.Client
+	sessions   *sessions
 	config     Config
 	pulls      pulls
 	timing     timing
@@ -51,9 +51,24 @@ type Client struct {
 // that matches ErrNoAnswer. Contexts bound all of them.
 func New(cfg Config) (*Client, error) {
 	cfg.AnswerTimeout = cmp.Or(cfg.AnswerTimeout, answerTimeout)
+	sessions, err := openSessions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		sessions:   sessions,
+		config:     cfg,
+		timing:     defaultTiming,
+		credential: credentialSources{file: cfg.AuthConfigFile, helper: cfg.AuthHelper},
+		infra:      infraPin{path: cfg.InfraPinFile},
+	}, nil
+}
+
+// connect makes a session. fixed: with the API version in DOCKER_API_VERSION, if there is one.
+func connect(cfg Config, fixed bool) (*session, error) {
 	transport := &http.Transport{MaxIdleConns: idleConns, IdleConnTimeout: idleTime}
 	through := &http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}
-	opts, err := options(cfg, transport)
+	opts, err := options(cfg, transport, fixed)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the docker client for endpoint %q: %w", cfg.Endpoint, err)
 	}
@@ -62,14 +77,9 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("setting up the docker client for endpoint %q: %w", cfg.Endpoint, err)
 	}
 	transport.DialContext = dialing(transport.DialContext) // only now does it lead to the endpoint
-	through.Transport = deadlines{next: through.Transport, limit: cfg.AnswerTimeout}
-	return &Client{
-		api:        api,
-		config:     cfg,
-		timing:     defaultTiming,
-		credential: credentialSources{file: cfg.AuthConfigFile, helper: cfg.AuthHelper},
-		infra:      infraPin{path: cfg.InfraPinFile},
-	}, nil
+	watch := &offer{next: deadlines{next: through.Transport, limit: cfg.AnswerTimeout}}
+	through.Transport = watch
+	return &session{api: api, offer: watch}, nil
 }
 
 // As the client's own: without a bound, idle connections would be kept by a process that lives long.
@@ -80,13 +90,16 @@ const (
 
 // options turns cfg into client options. The API version is negotiated in every case: a daemon refuses versions it does not
 // know, new or old.
-func options(cfg Config, transport *http.Transport) ([]client.Opt, error) {
+func options(cfg Config, transport *http.Transport, fixed bool) ([]client.Opt, error) {
 	negotiate := client.WithAPIVersionNegotiation()
 	if cfg.Endpoint == "" {
 		tls, err := tlsFromEnv()
 		transport.TLSClientConfig = tls
-		return []client.Opt{client.WithHost(cmp.Or(os.Getenv(client.EnvOverrideHost), client.DefaultDockerHost)),
-			client.WithVersionFromEnv(), negotiate}, err
+		opts := []client.Opt{client.WithHost(cmp.Or(os.Getenv(client.EnvOverrideHost), client.DefaultDockerHost)), negotiate}
+		if fixed {
+			opts = append(opts, client.WithVersionFromEnv())
+		}
+		return opts, err
 	}
 	opts := []client.Opt{client.WithHost(cfg.Endpoint), negotiate}
 	if cfg.Cert != "" || cfg.Key != "" || cfg.CA != "" {
@@ -111,5 +124,5 @@ func tlsFromEnv() (*tls.Config, error) {
 
 // Close lets go of idle connections. Calls in flight end with their own contexts.
 func (c *Client) Close() error {
-	return c.api.Close()
+	return c.sessions.close()
 }

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/docker/docker/client"
+
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/versions"
@@ -88,7 +91,9 @@ func (c *Client) createOnce(ctx context.Context, spec Spec) (id string, err erro
 		if err != nil {
 			return err
 		}
-		created, err := c.api.ContainerCreate(ctx, spec.Config, spec.Host, spec.Network, nil, spec.Name)
+		created, err := ask(c, func(api *client.Client) (container.CreateResponse, error) {
+			return api.ContainerCreate(ctx, spec.Config, spec.Host, spec.Network, nil, spec.Name)
+		})
 		id = created.ID
 		return err
 	})
@@ -104,7 +109,7 @@ func (c *Client) withMAC(ctx context.Context, spec Spec) (Spec, error) {
 	if spec.MAC == "" {
 		return spec, nil
 	}
-	daemon, err := c.api.Ping(ctx)
+	daemon, err := ask(c, func(api *client.Client) (types.Ping, error) { return api.Ping(ctx) })
 	if err != nil {
 		return spec, err
 	}

@@ -21,6 +21,9 @@ var (
 	// ErrNoAnswer: the daemon accepts connections and does not answer. It matches ErrUnavailable as well, and what was asked for may
 	// still be done at any time.
 	ErrNoAnswer = errors.New("docker daemon does not answer")
+	// ErrVersion: the daemon and this client have no API version in common. It matches ErrUnavailable as well.
+	ErrVersion = errors.New("docker and this plugin have no API version in common " +
+		"(update the older of the two, or lower min-api-version in Docker's daemon.json)")
 	// ErrRuntimeMissing: the container asks for a runtime (or a GPU driver) that the daemon does not have.
 	ErrRuntimeMissing = errors.New("container runtime is not known to docker " +
 		"(install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure --runtime=docker`, restart docker)")
@@ -129,7 +132,7 @@ func unreachable(err error) bool {
 func passing(err error) bool {
 	switch is := sentinel(err); {
 	case errors.Is(is, ErrUnavailable):
-		return !errors.Is(err, ErrNoAnswer) // the call has had its time
+		return !errors.Is(err, ErrNoAnswer) && !errors.Is(err, ErrVersion) // the call has had its time, or would be refused again
 	case is != nil:
 		return false
 	}
@@ -158,6 +161,10 @@ func notReady(err error) string {
 	}{
 		{[]string{"nvidia-uvm"}, "load the kernel module nvidia-uvm: `nvidia-modprobe -u -c 0`"},
 		{[]string{"version mismatch"}, "the NVIDIA driver was upgraded and the old module is still loaded: reboot the node"},
+		{[]string{"insufficient privileges to read device list"}, "the NVIDIA runtime takes no GPUs by environment: set " +
+			"accept-nvidia-visible-devices-envvar-when-unprivileged = true in /etc/nvidia-container-runtime/config.toml, " +
+			`or gpu_injection = "cdi" in this driver's config`},
+		{[]string{`error mounting "/usr/lib`, `error mounting "/lib/firmware/nvidia`, `error mounting "/run/nvidia-`}, "the CDI specification is of another NVIDIA driver: generate it again by `nvidia-ctk cdi generate`"},
 		{[]string{"unresolvable cdi devices"}, "see whether `nvidia-ctk cdi list` has the GPU"},
 		{[]string{"driver not loaded", "nvidia-smi has failed", "/dev/nvidia"}, "see whether `nvidia-smi` works on the node"},
 	} {

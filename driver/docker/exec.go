@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
@@ -56,19 +58,21 @@ func (c *Client) ExecStream(ctx context.Context, id string, req ExecStreamReques
 	// Resizing and watching end with the call, whatever ends it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	exec, err := c.api.ContainerExecCreate(ctx, id, container.ExecOptions{
-		Cmd:          req.Cmd,
-		Tty:          req.TTY,
-		AttachStdin:  req.Stdin != nil,
-		AttachStdout: true,
-		AttachStderr: true,
+	exec, err := ask(c, func(api *client.Client) (container.ExecCreateResponse, error) {
+		return api.ContainerExecCreate(ctx, id, container.ExecOptions{
+			Cmd:          req.Cmd,
+			Tty:          req.TTY,
+			AttachStdin:  req.Stdin != nil,
+			AttachStdout: true,
+			AttachStderr: true,
+		})
 	})
 	if err != nil {
 		return 0, wrap(err, "running %q in container %s", req.Cmd, short(id))
 	}
 	// Attaching starts the command. Everything from here on goes by the ID of the exec, not of the container.
 	conn, err := attach(ctx, c.config.AnswerTimeout, func(ctx context.Context) (types.HijackedResponse, error) {
-		return c.api.ContainerExecAttach(ctx, exec.ID, container.ExecAttachOptions{Tty: req.TTY})
+		return c.sessions.get().api.ContainerExecAttach(ctx, exec.ID, container.ExecAttachOptions{Tty: req.TTY})
 	})
 	if err != nil {
 		return 0, wrap(err, "running %q in container %s", req.Cmd, short(id))
@@ -159,7 +163,9 @@ func (c *Client) resizeExec(ctx context.Context, execID string, sizes <-chan Ter
 func (c *Client) resizeOnce(ctx context.Context, execID string, size TermSize) {
 	poll := c.timing.poll()
 	for range 5 {
-		err := c.api.ContainerExecResize(ctx, execID, container.ResizeOptions{Height: size.Height, Width: size.Width})
+		err := do(c, func(api *client.Client) error {
+			return api.ContainerExecResize(ctx, execID, container.ResizeOptions{Height: size.Height, Width: size.Width})
+		})
 		if err == nil || poll.wait(ctx) != nil {
 			return
 		}
@@ -176,15 +182,19 @@ func (c *Client) exitCode(ctx context.Context, execID string) (int, error) {
 	if err := c.execEnds(ctx, execID); err != nil {
 		return 0, err
 	}
-	got, err := c.api.ContainerExecInspect(ctx, execID)
+	got, err := c.inspectExec(ctx, execID)
 	return got.ExitCode, wrap(err, "asking for the exit code of exec %s", execID)
+}
+
+func (c *Client) inspectExec(ctx context.Context, execID string) (container.ExecInspect, error) {
+	return ask(c, func(api *client.Client) (container.ExecInspect, error) { return api.ContainerExecInspect(ctx, execID) })
 }
 
 // execEnds waits until a command has ended.
 func (c *Client) execEnds(ctx context.Context, execID string) error {
 	poll := c.timing.poll()
 	for {
-		got, err := c.api.ContainerExecInspect(ctx, execID)
+		got, err := c.inspectExec(ctx, execID)
 		if err != nil {
 			return wrap(err, "looking up exec %s", execID)
 		}

@@ -28,7 +28,7 @@ func TestExec(t *testing.T) {
 
 	missing, err := c.Exec(t.Context(), id, []string{"/no/such/program"}, 4096)
 	must.NoError(t, err)
-	must.Eq(t, 126, missing.Code)
+	must.SliceContains(t, []int{126, 127}, missing.Code, must.Sprint("as engines differ")) // 127 since Docker 28
 
 	must.NoError(t, c.Stop(t.Context(), id, "", 0))
 	_, err = c.Exec(t.Context(), id, []string{"true"}, 4096)

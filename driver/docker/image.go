@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/docker/docker/api/types/image"
@@ -99,7 +101,7 @@ func imageError(err error, format string, args ...any) error {
 
 // inspectImage looks an image up. ErrImage if it is not there.
 func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) {
-	got, err := c.api.ImageInspect(ctx, ref.name)
+	got, err := ask(c, func(api *client.Client) (image.InspectResponse, error) { return api.ImageInspect(ctx, ref.name) })
 	if cerrdefs.IsNotFound(err) {
 		return Image{}, fmt.Errorf("%w: %q is not on this host: %w", ErrImage, ref.name, err)
 	}
@@ -123,8 +125,10 @@ func (c *Client) RemoveImage(ctx context.Context, id string) error {
 		return nil
 	}
 	err := c.timing.retry(ctx, func() error {
-		_, err := c.api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
-		return err
+		return do(c, func(api *client.Client) error {
+			_, err := api.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
+			return err
+		})
 	})
 	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) {
 		return nil

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/network"
@@ -37,7 +39,7 @@ type Container struct {
 
 // Inspect looks up a container by ID or name. ErrNotFound, ErrUnavailable.
 func (c *Client) Inspect(ctx context.Context, id string) (Container, error) {
-	got, err := c.api.ContainerInspect(ctx, id)
+	got, err := ask(c, func(api *client.Client) (container.InspectResponse, error) { return api.ContainerInspect(ctx, id) })
 	if err != nil {
 		return Container{}, wrap(err, "looking up container %s", short(id))
 	}
@@ -112,7 +114,9 @@ func (c *Client) List(ctx context.Context, labels map[string]string) ([]Containe
 		}
 		match.Add("label", key)
 	}
-	got, err := c.api.ContainerList(ctx, container.ListOptions{All: true, Filters: match})
+	got, err := ask(c, func(api *client.Client) ([]container.Summary, error) {
+		return api.ContainerList(ctx, container.ListOptions{All: true, Filters: match})
+	})
 	if err != nil {
 		return nil, wrap(err, "listing containers")
 	}

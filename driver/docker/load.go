@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/pkg/jsonmessage"
@@ -13,7 +14,9 @@ import (
 // load brings an image from an archive and returns it by its ID. The image gets no name: jobs name the images of others, and an
 // archive must not change what those names mean on this host.
 //
-// An image is what its ID says. One that is here already is not loaded once more.
+// An image is what its ID says. One that is here already is not loaded once more. With the image store of containerd that is not
+// known before it is loaded: an ID is the digest of a manifest there, which Docker makes. So a job's ID counts as any of those in
+// the archive.
 func (c *Client) load(ctx context.Context, ref imageRef, open func() (io.ReadCloser, error)) (Image, error) {
 	spool, err := newSpool(ctx, c.config.SpoolDir)
 	if err != nil {
@@ -36,7 +39,7 @@ func (c *Client) load(ctx context.Context, ref imageRef, open func() (io.ReadClo
 	if err != nil {
 		return Image{}, imageError(err, "loading %q from its archive", ref.name)
 	}
-	if ref.registry == "" && loaded != ref.name {
+	if ref.registry == "" && loaded != ref.name && !slices.Contains(found.ids, ref.name) {
 		return Image{}, fmt.Errorf("%w: the archive has the image %s, and the job's image is %s", ErrImage, loaded, ref.name)
 	}
 	return c.inspectImage(ctx, imageRef{name: loaded, fixed: true})
@@ -72,7 +75,7 @@ func (c *Client) loadArchive(ctx context.Context, read *archive, image archivedI
 		_ = reader.Close()
 		<-written
 	}()
-	loaded, err := c.api.ImageLoad(ctx, reader)
+	loaded, err := c.sessions.get().api.ImageLoad(ctx, reader) // what was read of the archive cannot be sent twice
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
 )
@@ -71,12 +73,14 @@ func (c *Client) Logs(ctx context.Context, id string, from LogPosition, tty bool
 
 // copyLogs delivers one stream to its end. Nil means that it ended by itself.
 func (c *Client) copyLogs(ctx context.Context, id string, follow, tty bool, to *follower) error {
-	body, err := c.api.ContainerLogs(ctx, id, container.LogsOptions{
-		ShowStdout: true,
-		ShowStderr: true,
-		Timestamps: true,
-		Follow:     follow,
-		Since:      to.since(),
+	body, err := ask(c, func(api *client.Client) (io.ReadCloser, error) {
+		return api.ContainerLogs(ctx, id, container.LogsOptions{
+			ShowStdout: true,
+			ShowStderr: true,
+			Timestamps: true,
+			Follow:     follow,
+			Since:      to.since(),
+		})
 	})
 	if err != nil {
 		return wrap(err, "reading the logs of container %s", short(id))

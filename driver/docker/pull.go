@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/registry"
 	"github.com/docker/docker/pkg/jsonmessage"
@@ -61,7 +63,9 @@ func (c *Client) runPull(ctx context.Context, key pullKey, idle time.Duration, p
 	if err != nil {
 		return fmt.Errorf("%w: encoding credentials for %q: %w", ErrImage, key.ref, err)
 	}
-	body, err := c.api.ImagePull(ctx, key.ref, image.PullOptions{RegistryAuth: header})
+	body, err := ask(c, func(api *client.Client) (io.ReadCloser, error) {
+		return api.ImagePull(ctx, key.ref, image.PullOptions{RegistryAuth: header})
+	})
 	if err == nil {
 		defer body.Close()
 		err = readMessages(body, func(m jsonmessage.JSONMessage) {

@@ -301,7 +301,7 @@ func TestClientHasNoTimeLimit(t *testing.T) {
 	for _, cfg := range []Config{{}, {Endpoint: "tcp://127.0.0.1:1"}, {Endpoint: "unix:///is/not/there.sock"}} {
 		c, err := New(cfg)
 		must.NoError(t, err)
-		must.Zero(t, c.api.HTTPClient().Timeout)
+		must.Zero(t, c.sessions.get().api.HTTPClient().Timeout)
 		must.NoError(t, c.Close())
 	}
 }
@@ -316,7 +316,7 @@ func TestVersionIsNegotiated(t *testing.T) {
 		c := daemon.start(t, Config{})
 		_, err := c.ID(t.Context())
 		must.NoError(t, err)
-		must.Eq(t, version, c.api.ClientVersion())
+		must.Eq(t, version, c.sessions.get().api.ClientVersion())
 	}
 }
 

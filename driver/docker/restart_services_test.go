@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,25 +16,25 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// ownEngine starts a Docker engine for one test, which may restart it. It keeps containers alive over restarts.
-func ownEngine(t *testing.T) (c *Client, control func(verb string)) {
+// ownEngine starts a Docker engine for one test, which may restart it, also as another engine by GPU_MEM_ENGINE. It keeps containers alive over restarts.
+func ownEngine(t *testing.T, settings ...string) (c *Client, control func(verb string, env ...string)) {
 	t.Helper()
 	run, err := os.MkdirTemp("/var/tmp", "gpu-mem-restart.") // short, for a socket's path
 	must.NoError(t, err)
-	env := append(os.Environ(), "GPU_MEM_RUN="+run, "GPU_MEM_SLOT="+strconv.Itoa(freeSlot(t)))
-	script := func(name string, args ...string) {
+	env := slices.Concat(os.Environ(), settings, []string{"GPU_MEM_RUN=" + run, "GPU_MEM_SLOT=" + strconv.Itoa(freeSlot(t))})
+	script := func(name string, args, further []string) {
 		cmd := exec.Command("../../scripts/"+name, args...)
-		cmd.Env = env
+		cmd.Env = append(slices.Clone(env), further...)
 		out, err := cmd.CombinedOutput()
 		must.NoError(t, err, must.Sprintf("%s %v: %s", name, args, out))
 	}
-	control = func(verb string) { script("dockerd.sh", verb) }
+	control = func(verb string, env ...string) { script("dockerd.sh", []string{verb}, env) }
 	t.Cleanup(func() {
 		control("stop")
 		must.NoError(t, os.RemoveAll(run))
 	})
 	control("start")
-	script("image.sh")
+	script("image.sh", nil, nil)
 	return newClient(t, Config{Endpoint: "unix://" + run + "/docker.sock", InfraImage: os.Getenv("GPU_MEM_TEST_PAUSE_IMAGE")}), control
 }
 

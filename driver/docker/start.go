@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/container"
 )
 
@@ -19,7 +21,7 @@ import (
 // the caller removes it.
 func (c *Client) Start(ctx context.Context, id string) error {
 	err := c.timing.retryIf(ctx, passingStart, c.timing.startTries, func() error {
-		return c.api.ContainerStart(ctx, id, container.StartOptions{})
+		return do(c, func(api *client.Client) error { return api.ContainerStart(ctx, id, container.StartOptions{}) })
 	})
 	if passingStart(err) && !errors.Is(sentinel(err), ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrStart, err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/container"
 )
 
@@ -31,7 +33,9 @@ type Sample struct {
 //
 // Errors: ErrNotFound, ErrNotRunning, ErrUnavailable.
 func (c *Client) Stats(ctx context.Context, id string) (Sample, error) {
-	resp, err := c.api.ContainerStats(ctx, id, false)
+	resp, err := ask(c, func(api *client.Client) (container.StatsResponseReader, error) {
+		return api.ContainerStats(ctx, id, false)
+	})
 	if err != nil {
 		return Sample{}, wrap(err, "measuring container %s", short(id))
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 )
@@ -34,7 +36,9 @@ func (c *Client) Stop(ctx context.Context, id, signal string, timeout time.Durat
 	}
 	seconds := int(math.Ceil(timeout.Seconds()))
 	err := c.timing.retry(ctx, func() error {
-		return c.api.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})
+		return do(c, func(api *client.Client) error {
+			return api.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})
+		})
 	})
 	return ignoreEnded(stuckOr(ctx, wrap(err, "stopping container %s", short(id))))
 }
@@ -61,7 +65,8 @@ func ignoreEnded(err error) error {
 //
 // Errors: ErrNotFound, ErrNotRunning, ErrUnavailable, or an unknown signal.
 func (c *Client) Signal(ctx context.Context, id, signal string) error {
-	return wrap(c.api.ContainerKill(ctx, id, signal), "sending %s to container %s", signal, short(id))
+	err := do(c, func(api *client.Client) error { return api.ContainerKill(ctx, id, signal) })
+	return wrap(err, "sending %s to container %s", signal, short(id))
 }
 
 // Remove removes a container, running or not, with its anonymous volumes. It returns nil only when the container is gone;
@@ -72,7 +77,9 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 	ctx, cancel := c.patience(ctx, id, c.timing.removeGrace)
 	defer cancel()
 	err := c.timing.retry(ctx, func() error {
-		err := c.api.ContainerRemove(ctx, id, container.RemoveOptions{RemoveVolumes: true, Force: true})
+		err := do(c, func(api *client.Client) error {
+			return api.ContainerRemove(ctx, id, container.RemoveOptions{RemoveVolumes: true, Force: true})
+		})
 		if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) {
 			return nil // a conflict is another removal under way
 		}

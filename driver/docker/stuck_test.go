@@ -24,6 +24,7 @@ const (
 
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json") // or the client takes an error's JSON for its text
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body))
 	}
@@ -172,6 +173,8 @@ func TestRetriesOfAStart(t *testing.T) {
 		"endpoint":      {failed("failed to create endpoint app on network bridge: adding interface failed"), 6, true, ErrStart},
 		"runtime hook":  {failed("OCI runtime create failed: error running hook #0: exec: nvidia-ctk: executable file not found"), 6, true, ErrStart},
 		"CDI":           {failed("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=0"), 6, true, ErrDeviceMissing},
+		"no env":        {failed("nvidia-container-cli.real: insufficient privileges to read device list from NVIDIA_VISIBLE_DEVICES envvar: unknown"), 6, true, ErrStart},
+		"old CDI":       {failed(`error mounting "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05" to rootfs: no such file or directory`), 6, true, ErrStart},
 		"user":          {failed("unable to find user web: no matching entries in passwd file"), 1, false, nil},
 		"command":       {failed("exec: nonsense: executable file not found in $PATH"), 1, false, nil},
 		"mount":         {failed("error while creating mount source path /x: file exists"), 1, false, nil},

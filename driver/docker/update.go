@@ -3,6 +3,8 @@ package docker
 import (
 	"context"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/container"
 )
 
@@ -10,6 +12,9 @@ import (
 //
 // Errors: ErrNotFound, ErrUnavailable, or what the daemon says of the list.
 func (c *Client) SetCPUs(ctx context.Context, id, cpus string) error {
-	_, err := c.api.ContainerUpdate(ctx, id, container.UpdateConfig{Resources: container.Resources{CpusetCpus: cpus}})
+	err := do(c, func(api *client.Client) error {
+		_, err := api.ContainerUpdate(ctx, id, container.UpdateConfig{Resources: container.Resources{CpusetCpus: cpus}})
+		return err
+	})
 	return wrap(err, "confining container %s to CPUs %s", short(id), cpus)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	"github.com/docker/docker/api/types/container"
 )
 
@@ -46,12 +48,14 @@ func (c *Client) Wait(ctx context.Context, id string) (Exit, error) {
 func (c *Client) waitOnce(ctx context.Context, id string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended, failed := c.api.ContainerWait(ctx, id, container.WaitConditionNotRunning)
-	// No case for ctx: it ends the call, and one of the two must be received or the client's goroutine stays.
-	select {
-	case <-ended:
-		return nil
-	case err := <-failed:
-		return err
-	}
+	return do(c, func(api *client.Client) error {
+		ended, failed := api.ContainerWait(ctx, id, container.WaitConditionNotRunning)
+		// No case for ctx: it ends the call, and one of the two must be received or the client's goroutine stays.
+		select {
+		case <-ended:
+			return nil
+		case err := <-failed:
+			return err
+		}
+	})
 }

@@ -12,6 +12,7 @@ config {
   }
 
   nvidia_runtime       = "nvidia-cdi"
+  gpu_injection        = "runtime"
   allow_privileged_gpu = true
   gpu_observer {
     jobs         = ["monitoring/gpu-exporter"]

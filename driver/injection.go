@@ -1,0 +1,166 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+// injection is the way by which GPUs reach a container.
+type injection string
+
+const (
+	// byRuntime: the NVIDIA runtime reads NVIDIA_VISIBLE_DEVICES and gives the container those GPUs.
+	byRuntime injection = "runtime"
+	// byCDI: Docker itself gives the container what a specification of the Container Device Interface says of those GPUs.
+	byCDI injection = "cdi"
+	// byEither, as a setting: by CDI where Docker lists the GPU, otherwise by the runtime.
+	byEither injection = "auto"
+	// byNone, as a fingerprint: neither works on this node.
+	byNone injection = "none"
+)
+
+// cdiKind is what the device names of GPUs begin with, as nvidia-ctk writes them.
+const cdiKind = "nvidia.com/gpu"
+
+// cdiName is the CDI device of a GPU or a MIG instance. Names by index are not used: another GPU can have the index after a
+// reboot.
+func cdiName(gpu allocator.GPUID) string { return cdiKind + "=" + string(gpu) }
+
+// injectionOf chooses the way for a task with these GPUs, or, without any, for the node. The reasons say why there is none.
+func (s settings) injectionOf(info docker.Info, gpus []allocator.GPUID) (way injection, reasons []string) {
+	cdi, runtime := s.cdiFaults(info, gpus), s.runtimeFaults(info)
+	switch setting := injection(s.GPUInjection); {
+	case setting == byCDI && len(cdi) > 0:
+		return byNone, cdi
+	case setting == byCDI, setting != byRuntime && len(cdi) == 0 && info.CDI.Lists:
+		return byCDI, nil
+	case len(runtime) == 0:
+		return byRuntime, nil
+	case setting != byRuntime && info.CDI.Enabled:
+		return byNone, append(runtime, cdi...)
+	}
+	return byNone, runtime
+}
+
+// runtimeFaults says why the NVIDIA runtime cannot give GPUs.
+func (s settings) runtimeFaults(info docker.Info) (faults []string) {
+	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
+		faults = append(faults, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
+	}
+	if !s.allowsNvidiaRuntime() {
+		faults = append(faults, fmt.Sprintf("allow_runtimes has no %q (nvidia_runtime)", s.NvidiaRuntime))
+	}
+	return faults
+}
+
+// cdiFaults says why Docker cannot give these GPUs by CDI; without any, why it can give none. An engine that has CDI and does
+// not list its devices is taken at its word.
+func (s settings) cdiFaults(info docker.Info, gpus []allocator.GPUID) []string {
+	switch {
+	case !info.CDI.Enabled:
+		return []string{fmt.Sprintf(`Docker Engine %s has no CDI, or it is off: use 25 or newer, with "features": {"cdi": true} in `+
+			"daemon.json before 28.2", info.Version)}
+	case !info.CDI.Lists:
+		return nil
+	case len(gpus) == 0 && !slices.ContainsFunc(info.CDI.Devices, namesGPU):
+		return []string{"no CDI specification names a GPU by its UUID: " + writeCDI}
+	}
+	for _, gpu := range gpus {
+		if !slices.Contains(info.CDI.Devices, cdiName(gpu)) {
+			return []string{fmt.Sprintf("no CDI specification names %s: %s", cdiName(gpu), writeCDI)}
+		}
+	}
+	return nil
+}
+
+const writeCDI = "run `nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml`, " +
+	"or see docker info for errors in the file"
+
+// namesGPU reports whether a CDI device is one GPU or MIG instance, by its UUID.
+func namesGPU(device string) bool {
+	name, isGPU := strings.CutPrefix(device, cdiKind+"=")
+	return isGPU && (strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-"))
+}
+
+// chooseInjection decides how the task's GPUs reach its container, and fails a start that Docker would fail, in words that
+// say what to do.
+func (s *start) chooseInjection() error {
+	runtime, refused := (&blueprint{order: s.order}).runtime()
+	if !s.order.hasGPU() && (refused != nil || !s.order.observes()) {
+		return refused
+	}
+	info, err := whenBack(s, s.services.engine.Info)
+	if err != nil {
+		return fmt.Errorf("docker cannot be asked how it gives GPUs to containers: %w", err)
+	}
+	s.engine = info.ID
+	settings := s.services.settings
+	if s.order.observes() {
+		if !slices.Contains(info.Runtimes, runtime) {
+			return settings.noRuntime(info)
+		}
+		return nil
+	}
+	way, reasons := settings.injectionOf(info, gpusOf(s.order.bookings))
+	s.order.injection, s.order.plainRuntime = way, plainRuntime(settings, info)
+	if injection(settings.GPUInjection) != byCDI || way == byCDI {
+		if _, err := (&blueprint{order: s.order}).runtime(); err != nil {
+			return err // the job's fault, or that of allow_runtimes
+		}
+	}
+	if way != byNone {
+		return nil
+	}
+	return settings.noInjection(info, reasons)
+}
+
+// errNoCDIDevice: the specification may still be being written, as after a boot.
+var errNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
+
+// noInjection is the error of a start whose GPUs cannot reach a container.
+func (s settings) noInjection(info docker.Info, reasons []string) error {
+	switch {
+	case injection(s.GPUInjection) == byRuntime, !info.CDI.Enabled && injection(s.GPUInjection) == byEither:
+		return s.noRuntime(info)
+	case !info.CDI.Enabled:
+		return fmt.Errorf("gpu_injection: %s", strings.Join(reasons, "; "))
+	}
+	return fmt.Errorf("%w: %s", errNoCDIDevice, strings.Join(reasons, "; "))
+}
+
+// noRuntime is the error of a start that needs the NVIDIA runtime where Docker has none.
+func (s settings) noRuntime(info docker.Info) error {
+	return fmt.Errorf("requested docker runtime %q was not found; docker has %q: install the NVIDIA Container Toolkit, "+
+		"run `nvidia-ctk runtime configure --runtime=docker` and restart docker, or set nvidia_runtime to the runtime's name",
+		s.NvidiaRuntime, info.Runtimes)
+}
+
+// plainRuntime is the runtime of containers whose GPUs come by CDI. The NVIDIA runtime, where it is the engine's default, has
+// no part in it.
+func plainRuntime(s settings, info docker.Info) string {
+	program := filepath.Base(info.RuntimePaths[info.DefaultRuntime])
+	if info.DefaultRuntime == s.NvidiaRuntime || strings.HasPrefix(program, "nvidia-container-runtime") {
+		return "runc"
+	}
+	return ""
+}
+
+// deviceRequests asks Docker for the task's GPUs by CDI.
+func (b *blueprint) deviceRequests() []container.DeviceRequest {
+	if b.injection != byCDI || !b.hasGPU() {
+		return nil
+	}
+	request := container.DeviceRequest{Driver: "cdi"}
+	for _, gpu := range gpusOf(b.bookings) {
+		request.DeviceIDs = append(request.DeviceIDs, cdiName(gpu))
+	}
+	return []container.DeviceRequest{request}
+}

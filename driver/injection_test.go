@@ -1,0 +1,184 @@
+package driver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/hashicorp/nomad/nomad/structs"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+func TestInjection(t *testing.T) {
+	t.Parallel()
+	listing := func(devices ...string) docker.CDI { return docker.CDI{Enabled: true, Lists: true, Devices: devices} }
+	const a, b = "nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=GPU-bbbb"
+	both := []allocator.GPUID{gpuA, gpuB}
+	for name, c := range map[string]struct {
+		setting  injection
+		runtimes []string
+		cdi      docker.CDI
+		gpus     []allocator.GPUID
+		want     injection
+		reason   string
+	}{
+		"auto with both":                       {byEither, []string{"runc", "nvidia"}, listing(a, b), both, byCDI, ""},
+		"auto without the runtime":             {byEither, []string{"runc"}, listing(a, b), both, byCDI, ""},
+		"auto without CDI":                     {byEither, []string{"runc", "nvidia"}, docker.CDI{}, both, byRuntime, ""},
+		"auto with one of two GPUs":            {byEither, []string{"runc", "nvidia"}, listing(a), both, byRuntime, ""},
+		"auto with GPUs by index":              {byEither, []string{"runc", "nvidia"}, listing("nvidia.com/gpu=0", "nvidia.com/gpu=all"), nil, byRuntime, ""},
+		"auto with another vendor's":           {byEither, []string{"runc", "nvidia"}, listing("amd.com/gpu=GPU-aaaa"), nil, byRuntime, ""},
+		"auto on an engine that lists nothing": {byEither, []string{"runc", "nvidia"}, docker.CDI{Enabled: true}, both, byRuntime, ""},
+		"auto, such an engine, no runtime":     {byEither, []string{"runc"}, docker.CDI{Enabled: true}, both, byNone, `no runtime "nvidia"`},
+		"auto with a MIG instance":             {byEither, []string{"runc"}, listing("nvidia.com/gpu=MIG-1"), []allocator.GPUID{"MIG-1"}, byCDI, ""},
+		"auto with neither":                    {byEither, []string{"runc"}, docker.CDI{}, nil, byNone, `no runtime "nvidia"`},
+		"auto without a specification":         {byEither, []string{"runc"}, listing(), nil, byNone, "names a GPU by its UUID"},
+		"runtime with both":                    {byRuntime, []string{"runc", "nvidia"}, listing(a, b), both, byRuntime, ""},
+		"runtime without it":                   {byRuntime, []string{"runc"}, listing(a, b), both, byNone, `no runtime "nvidia"`},
+		"CDI with both":                        {byCDI, []string{"runc", "nvidia"}, listing(a, b), both, byCDI, ""},
+		"CDI on an old engine":                 {byCDI, []string{"runc", "nvidia"}, docker.CDI{}, nil, byNone, "has no CDI"},
+		"CDI on an engine that lists nothing":  {byCDI, []string{"runc"}, docker.CDI{Enabled: true}, both, byCDI, ""},
+		"CDI without one of the GPUs":          {byCDI, []string{"runc", "nvidia"}, listing(a), both, byNone, b},
+		"CDI without any specification":        {byCDI, []string{"runc", "nvidia"}, listing(), nil, byNone, "nvidia-ctk cdi generate"},
+		"a name that begins with another's":    {byCDI, []string{"runc"}, listing(a + "0"), []allocator.GPUID{gpuA}, byNone, a},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newOrder(t, ``, `gpu_injection = "`+string(c.setting)+`"`).settings
+			way, reasons := s.injectionOf(docker.Info{Runtimes: c.runtimes, CDI: c.cdi}, c.gpus)
+			must.Eq(t, c.want, way)
+			if c.reason == "" {
+				must.SliceEmpty(t, reasons)
+			} else {
+				must.SliceNotEmpty(t, reasons)
+				must.StrContains(t, strings.Join(reasons, "; "), c.reason)
+			}
+		})
+	}
+}
+
+// By CDI, Docker is asked for the booked GPUs, and the NVIDIA runtime has nothing to add to them.
+func TestContainerWithGPUsByCDI(t *testing.T) {
+	t.Parallel()
+	with := func(hcl string, bookings ...allocator.Booking) docker.Spec {
+		o := newOrder(t, hcl, ``, bookings...)
+		o.injection, o.plainRuntime = byCDI, "runc"
+		o.task.Env = map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "GPU_MEM_UUIDS": "GPU-bbbb"}
+		o.image.Env = []string{"NVIDIA_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=GPU-bbbb"}
+		return build(t, o)
+	}
+	for _, hcl := range []string{``, `runtime = "nvidia"`, `runtime = "runc"`} {
+		spec := with(hcl, slice(gpuA, 1), slice(gpuB, 2))
+		must.Eq(t, []container.DeviceRequest{{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=GPU-bbbb"}}},
+			spec.Host.DeviceRequests)
+		must.Eq(t, "runc", spec.Host.Runtime)
+		must.SliceContains(t, spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=void")
+		must.SliceContains(t, spec.Config.Env, "GPU_MEM_UUIDS=GPU-aaaa,GPU-bbbb")
+		must.SliceContains(t, spec.Config.Env, "DOCKER_RESOURCE_GPU")
+	}
+	none := with(``)
+	must.SliceEmpty(t, none.Host.DeviceRequests)
+	must.SliceContains(t, none.Config.Env, "NVIDIA_VISIBLE_DEVICES=void")
+	must.SliceEmpty(t, build(t, newOrder(t, ``, ``, slice(gpuA, 1))).Host.DeviceRequests)
+
+	o := newOrder(t, `runtime = "kata"`, ``, slice(gpuA, 1))
+	o.injection = byCDI
+	_, _, err := o.build()
+	must.ErrorContains(t, err, `requested runtime "kata" is not allowed`)
+}
+
+// Jobs cannot name devices of CDI themselves.
+func TestContainerRefusesCDINames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"nvidia.com/gpu=all", "nvidia.com/gpu=GPU-aaaa", "/nvidia.com/gpu=all", "/dev/nvidia.com/gpu=0"} {
+		_, _, err := newOrder(t, `devices = [{ host_path = "`+name+`" }]`, ``, slice(gpuA, 1)).build()
+		must.ErrorContains(t, err, "config.devices", must.Sprint(name))
+	}
+}
+
+func TestPlainRuntime(t *testing.T) {
+	t.Parallel()
+	s := newOrder(t, ``, ``).settings
+	for _, c := range []struct{ name, path, want string }{
+		{"runc", "runc", ""}, {"crun", "/usr/bin/crun", ""}, {"", "", ""}, {"nvidia", "/usr/bin/wrapper", "runc"},
+		{"gpu", "/usr/bin/nvidia-container-runtime", "runc"}, {"gpu", "/usr/bin/nvidia-container-runtime.cdi", "runc"},
+	} {
+		info := docker.Info{DefaultRuntime: c.name, RuntimePaths: map[string]string{c.name: c.path}}
+		must.Eq(t, c.want, plainRuntime(s, info))
+	}
+}
+
+// The fingerprint says how GPUs reach containers, and a demand that cannot be met makes the driver unhealthy.
+func TestFingerprintOfTheInjection(t *testing.T) {
+	t.Parallel()
+	const attribute = "driver.gpu-docker.gpu_injection"
+	gpu := docker.CDI{Enabled: true, Lists: true, Devices: []string{"nvidia.com/gpu=GPU-aaaa"}}
+	for setting, impossible := range map[string]struct {
+		change func(e *fakeEngine)
+		reason string
+	}{
+		"auto":    {nil, ""},
+		"cdi":     {func(e *fakeEngine) { e.cdi = docker.CDI{} }, "has no CDI"},
+		"runtime": {func(e *fakeEngine) { e.runtimes = []string{"runc"} }, `no runtime "nvidia"`},
+	} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.config = `gpu_injection = "` + setting + `"`
+			w.engine.cdi = gpu
+			prints, err := w.boot().Fingerprint(t.Context())
+			must.NoError(t, err)
+			first := <-prints
+			must.Eq(t, drivers.HealthStateHealthy, first.Health)
+			must.Eq(t, drivers.DriverHealthy, first.HealthDescription)
+			want := map[string]string{"auto": "cdi"}[setting]
+			if want == "" {
+				want = setting
+			}
+			must.Eq(t, want, first.Attributes[attribute].GoString())
+			if impossible.change == nil {
+				w.engine.change(func() { w.engine.cdi = docker.CDI{Enabled: true, Lists: true} })
+				must.Eq(t, "runtime", (<-prints).Attributes[attribute].GoString())
+				w.engine.change(func() { w.engine.runtimes = []string{"runc"} })
+				neither := <-prints
+				must.Eq(t, drivers.HealthStateHealthy, neither.Health, must.Sprint("for tasks without a GPU"))
+				must.StrContains(t, neither.HealthDescription, "no CDI specification names a GPU")
+				must.Eq(t, "none", neither.Attributes[attribute].GoString())
+				return
+			}
+			w.engine.change(func() { impossible.change(w.engine) })
+			second := <-prints
+			must.Eq(t, drivers.HealthStateUnhealthy, second.Health)
+			must.StrContains(t, second.HealthDescription, `gpu_injection = "`+setting+`" is not possible`)
+			must.StrContains(t, second.HealthDescription, impossible.reason)
+			must.Eq(t, "none", second.Attributes[attribute].GoString())
+		})
+	}
+}
+
+// A start whose GPU no specification names fails before anything is claimed, and may succeed later: after a boot the
+// specification can come late.
+func TestStartWithoutACDIDevice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.config = `gpu_injection = "cdi"`
+	w.engine.cdi = docker.CDI{Enabled: true, Lists: true, Devices: []string{"nvidia.com/gpu=GPU-bbbb"}}
+	d := w.boot()
+	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
+	must.ErrorContains(t, err, "nvidia.com/gpu=GPU-aaaa")
+	must.True(t, structs.IsRecoverable(err))
+	w.nothingLeft()
+	task := w.task(``, slice(gpuB, 1))
+	_, _, err = d.StartTask(task)
+	must.NoError(t, err)
+	must.NoError(t, d.DestroyTask(task.ID, true))
+
+	w.engine.change(func() { w.engine.cdi = docker.CDI{} })
+	_, _, err = d.StartTask(w.task(``, slice(gpuB, 1)))
+	must.ErrorContains(t, err, "has no CDI")
+	must.False(t, structs.IsRecoverable(err))
+}
