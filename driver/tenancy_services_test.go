@@ -3,6 +3,8 @@
 package driver
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -26,6 +28,9 @@ func TestServiceReadOnlyStateDirHasNoSuccessor(t *testing.T) {
 
 	must.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT, ""))
 	must.False(t, second.succeeded())
+	text, err := os.ReadFile(second.current)
+	must.NoError(t, err)
+	must.Eq(t, fmt.Sprintln(second.token), string(text)) // for those before it
 	_, sole := second.sole(time.Now())
 	must.True(t, sole)
 	third.announce()

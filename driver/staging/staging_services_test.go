@@ -126,6 +126,36 @@ func TestStagedSourcesEnd(t *testing.T) {
 	must.FileExists(t, filepath.Join(n.alloc, "local", "d", "name"))
 }
 
+// What is mounted for an attempt that begins while the sweep reads the journal stays.
+func TestStagedSourcesDuringASweep(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.stage(t, "a/task/1", 1, "local/d")
+	must.NoError(t, n.Sweep(func() ([]string, error) {
+		n.stage(t, "a/task/2", 1, "local/d")
+		return nil, nil
+	}))
+	must.SliceLen(t, 1, n.mountsBelow(t))
+}
+
+// All mounts at a place end, and none that a link in this place leads to.
+func TestUnmount(t *testing.T) {
+	t.Parallel()
+	dir, mounts := t.TempDir(), Kernel{}
+	must.NoError(t, mounts.Tmpfs(dir))
+	must.NoError(t, mounts.Tmpfs(dir))
+	link := filepath.Join(t.TempDir(), "link")
+	must.NoError(t, os.Symlink(dir, link))
+	must.NoError(t, mounts.Unmount(link))
+	mounted, err := mounts.IsMount(dir)
+	must.NoError(t, err)
+	must.True(t, mounted)
+	must.NoError(t, mounts.Unmount(dir))
+	mounted, err = mounts.IsMount(dir)
+	must.NoError(t, err)
+	must.False(t, mounted)
+}
+
 // The next process of the plugin takes the file system that the first one mounted, and
 // one that does not see it finds no directory to mount in its place.
 func TestStagingOverRestarts(t *testing.T) {
