@@ -71,7 +71,7 @@ func startedBy(t *testing.T, script string, env map[string]string) string {
 	given, _ := environment(env, nil, nil, gpuAccess{bookings: []allocator.Booking{slice(gpuA, 0, 1, 2, 3, 4, 5)}})
 	script = strings.NewReplacer("/app/", root+"/bin/", " /local/models/*", " "+root+"/local/models/*").Replace(script)
 	command := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
-	command.Env = append(given, "PATH="+root+"/bin:/usr/bin:/bin")
+	command.Env = slices.Concat(given, []string{"PATH=" + root + "/bin:/usr/bin:/bin"})
 	out, err := command.CombinedOutput()
 	must.NoError(t, err, must.Sprint(string(out)))
 	return strings.TrimSpace(string(out))

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -57,10 +58,17 @@ func lives(alloc *structs.AllocListStub) bool {
 }
 
 // isReplaced reports whether an allocation is on a node that is disconnected, and another
-// was started in its place. If the node returns, Nomad ends one of the two, so that it
-// counts as an instance no more; until then it keeps what it has.
-func isReplaced(alloc *structs.AllocListStub) bool {
-	return lives(alloc) && alloc.ClientStatus == structs.AllocClientStatusUnknown && alloc.NextAllocation != ""
+// was started in its place: under its name, since Nomad's NextAllocation may be missing. If
+// the node returns, Nomad ends one of the two, so that it counts as an instance no more;
+// until then it keeps what it has.
+func (c Cluster) isReplaced(alloc *structs.AllocListStub) bool {
+	if !lives(alloc) || alloc.ClientStatus != structs.AllocClientStatusUnknown {
+		return false
+	}
+	return slices.ContainsFunc(c.Allocs, func(other *structs.AllocListStub) bool {
+		return other.Namespace == alloc.Namespace && other.JobID == alloc.JobID && other.Name == alloc.Name &&
+			other.CreateIndex > alloc.CreateIndex && lives(other)
+	})
 }
 
 // used is the CPU, in MHz, and the host memory of an allocation, in MiB.

@@ -1,8 +1,8 @@
 package planner_test
 
 import (
+	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
@@ -18,7 +18,9 @@ import (
 func TestDisconnectedInstance(t *testing.T) {
 	t.Parallel()
 	nomad := nomadtest.New(t, nomadtest.Nodes(4, a10())...)
-	job := newJob("web", 10, count(2), func(job *api.Job) { job.TaskGroups[0].MaxClientDisconnect = ptr(time.Hour) })
+	job := newJob("web", 10, count(2), func(job *api.Job) { // as JSON: newer versions have another field
+		must.NoError(t, json.Unmarshal([]byte(`{"MaxClientDisconnect": 3600000000000}`), job.TaskGroups[0]))
+	})
 	cluster := func() planner.Cluster {
 		return planner.Cluster{
 			Nodes: nomad.Nodes(), Allocs: nomad.Allocs(), Registered: nomadtest.Convert[*api.Job](t, nomad.Job("web")),

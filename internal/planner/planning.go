@@ -153,7 +153,7 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 			continue
 		}
 		switch {
-		case isReplaced(alloc):
+		case p.cluster.isReplaced(alloc):
 			w.away = append(w.away, alloc)
 		case lives(alloc) || p.isDone(alloc):
 			w.live = append(w.live, alloc)
