@@ -18,8 +18,8 @@ const module = "nomad-gpu-mem"
 // import. It is the map of the program: arrows run from main down to the
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
-	"device":                      {"allocator", "internal/nvml", "internal/tableconfig", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/tableconfig", "internal/version"},
+	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/tableconfig", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/tableconfig", "internal/version"},
 	"driver/docker":               {},
 	"driver/staging":              {"driver/taskfile"},
 	"driver/taskfile":             {},
@@ -31,6 +31,7 @@ var ownImports = map[string][]string{
 	"internal/planner/webhook":    {"internal/planner"},
 	"internal/simulate":           {"allocator/placement"},
 	"internal/simulate/nomad":     {"allocator/placement", "internal/planner", "internal/simulate"},
+	"internal/boot":               {},
 	"internal/nvml":               {},
 	"internal/nvml/fakenvml":      {},
 	"internal/tableconfig":        {},

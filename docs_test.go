@@ -62,6 +62,7 @@ func exampleTable(t *testing.T) allocator.Store {
 
 	must.NoError(t, table.PutNode(t.Context(), allocator.NodeState{
 		Name: "gpu-node-1", Version: "0.1.0", Driver: "550.54.15", Address: "10.0.0.11", GPUs: []allocator.GPUID{gpu},
+		Boot: "0b7a2a4e-1f0d-4a55-9d0f-6f1f8f4f2c11", StartedAt: time.Date(2026, time.March, 12, 8, 30, 11, 0, time.UTC),
 	}))
 	must.NoError(t, table.PutGPU(t.Context(), gpu, allocator.GPUState{
 		Node: "gpu-node-1", Model: "NVIDIA A10", MemoryMiB: 23028, ReservedMiB: 512, UsedMiB: 9300,

@@ -64,6 +64,9 @@ var (
 	// ErrOtherNode is returned when two nodes report one GPU.
 	ErrOtherNode = errors.New("GPU is reported by another node")
 
+	// ErrSharedName is returned when two machines report under one host name.
+	ErrSharedName = errors.New("another machine reports under the same host name")
+
 	// ErrTooLarge is returned when a change is more than the store can write
 	// at once. Nothing was written.
 	ErrTooLarge = errors.New("change is too large for the allocation table")

@@ -9,20 +9,29 @@ import (
 )
 
 // PutNode records a node's state and that it was seen now, and renews its lease
-// in a store that has leases. The state is also recorded if the lease fails.
+// in a store that has leases. The state is also recorded if the lease fails, and if
+// another machine reports under the same host name: the error then matches ErrSharedName.
 func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 	if state.Name == "" {
 		return fmt.Errorf("state of a node without a name: %w", ErrInvalid)
 	}
 	leaseErr := t.lease(ctx, &state)
+	var shared error
 	err := put(ctx, t.store, NodeKey(state.Name), func(old NodeState, exists bool) (NodeState, bool, error) {
 		if exists && old.Name != state.Name {
 			return old, false, fmt.Errorf("key %s has the state of node %q: %w", NodeKey(state.Name), old.Name, ErrUnreadable)
 		}
-		state.unknown, state.LastSeen = old.unknown, t.now()
+		state.unknown, state.LastSeen, shared = old.unknown, t.now(), nil
+		switch {
+		case state.otherMachine(old):
+			shared = fmt.Errorf("%w: %q; give each node a host name of its own", ErrSharedName, state.Name)
+			state.SharedUntil = t.now().Add(LeaseTime)
+		case t.now().Before(old.SharedUntil):
+			state.SharedUntil = old.SharedUntil
+		}
 		return state, true, nil
 	})
-	return errors.Join(err, leaseErr)
+	return errors.Join(err, leaseErr, shared)
 }
 
 // sameJSON reports whether both would be written alike. What differs only in

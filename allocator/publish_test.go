@@ -85,6 +85,41 @@ func TestTable_PutGPU_of_two_nodes(t *testing.T) {
 	}
 }
 
+// Two machines have one host name. Each reports its own GPUs, and neither report may
+// take the other machine's GPUs for lost.
+func TestTable_PutNode_of_two_machines_with_one_name(t *testing.T) {
+	t.Parallel()
+	now := noon
+	table := allocator.NewTable(storetest.NewMemory(), allocator.WithClock(func() time.Time { return now }))
+	report := func(boot string, started time.Time, gpu allocator.GPUID) error {
+		now = now.Add(30 * time.Second)
+		return table.PutNode(t.Context(), allocator.NodeState{
+			Name: "host-1", Boot: boot, StartedAt: started, GPUs: []allocator.GPUID{gpu},
+		})
+	}
+	lacks := func(gpu allocator.GPUID) bool {
+		node, err := table.Node(t.Context(), "host-1")
+		must.NoError(t, err)
+		return node.Lacks(gpu)
+	}
+	must.NoError(t, report("boot-1", noon, "GPU-1"))
+	rebooted := now.Add(time.Second)
+	must.NoError(t, report("boot-2", rebooted, "GPU-1"), must.Sprint("a machine that was rebooted is not another"))
+	must.True(t, lacks("GPU-2"))
+
+	err := report("boot-3", noon, "GPU-2")
+	must.ErrorIs(t, err, allocator.ErrSharedName)
+	must.ErrorContains(t, err, "host-1")
+	must.ErrorIs(t, report("boot-2", rebooted, "GPU-1"), allocator.ErrSharedName)
+	for range 2 { // also while one reports more often than the other
+		must.NoError(t, report("boot-2", rebooted, "GPU-1"))
+		must.False(t, lacks("GPU-1"))
+		must.False(t, lacks("GPU-2"))
+	}
+	must.NoError(t, report("boot-2", rebooted, "GPU-1"))
+	must.True(t, lacks("GPU-2"), must.Sprint("the other machine is gone"))
+}
+
 // A VM is replaced, and the GPU comes back under another host name. Its state is taken
 // over once the old node is gone, or says that it no longer finds the GPU.
 func TestTable_PutGPU_takes_over_from_a_node_that_is_gone(t *testing.T) {

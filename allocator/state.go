@@ -39,6 +39,15 @@ type NodeState struct {
 	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
 	LastSeen time.Time `json:"last_seen"`
 
+	// Boot identifies the machine since its last boot, and StartedAt is when its device
+	// plugin started: by them PutNode notices a second machine with this host name.
+	Boot      string    `json:"boot,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+
+	// SharedUntil is set while another machine reports under this host name, and for
+	// LeaseTime after its last report. The other fields are then those of either machine.
+	SharedUntil time.Time `json:"shared_until,omitzero"`
+
 	// GPUs are those that the device plugin last found, offered or not, sorted;
 	// nil if it does not tell. See Lacks.
 	GPUs []GPUID `json:"gpus,omitzero"`
@@ -83,9 +92,18 @@ func (s *NodeState) UnmarshalJSON(data []byte) error {
 }
 
 // Lacks reports whether the node's device plugin no longer finds a GPU: it was taken
-// out, or divided into MIG instances anew, or the driver does not load. What is
-// written of it is old.
-func (s NodeState) Lacks(gpu GPUID) bool { return s.GPUs != nil && !slices.Contains(s.GPUs, gpu) }
+// out, or divided into other MIG instances, or the driver does not load. What is
+// written of it is old. Where two machines share a host name the list proves nothing:
+// the GPU may be the other machine's.
+func (s NodeState) Lacks(gpu GPUID) bool {
+	return s.GPUs != nil && s.SharedUntil.IsZero() && !slices.Contains(s.GPUs, gpu)
+}
+
+// otherMachine reports whether old was written by another machine while this device
+// plugin was running.
+func (s NodeState) otherMachine(old NodeState) bool {
+	return old.Boot != "" && s.Boot != "" && old.Boot != s.Boot && !old.LastSeen.Before(s.StartedAt)
+}
 
 // check says why a state that was read cannot be one that was written.
 func (s GPUState) check() error {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/boot"
 	"nomad-gpu-mem/internal/version"
 )
 
@@ -35,6 +36,8 @@ type publisher struct {
 	board  *board[inventory]
 
 	table   *lazyTable
+	boot    string    // of the machine
+	started time.Time // when publishing began
 	written map[allocator.GPUID]allocator.GPUState
 	node    allocator.NodeState // as last written
 	beat    time.Time           // of the last complete writing
@@ -42,7 +45,7 @@ type publisher struct {
 }
 
 func newPublisher(logger hclog.Logger, b *board[inventory], table *lazyTable) *publisher {
-	return &publisher{logger: logger, board: b, table: table}
+	return &publisher{logger: logger, board: b, table: table, boot: boot.ID(), started: time.Now().UTC().Truncate(time.Second)}
 }
 
 // run publishes until ctx ends.
@@ -75,7 +78,8 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 // publish writes what changed. A GPU that cannot be written does not keep the
-// others from it. contested tells of GPUs that another node reports.
+// others from it. contested tells of GPUs that another node reports, and of another
+// machine that reports under this host name.
 func (p *publisher) publish(ctx context.Context, i inventory) (contested, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -94,13 +98,18 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	states := gpuStates(i, host)
 	contested, err = p.putGPUs(ctx, table, states)
 	node := allocator.NodeState{
-		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(),
+		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(), Boot: p.boot, StartedAt: p.started,
 		Fault: faultText(i.fault),
 		GPUs:  slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
 	}
 	slices.Sort(node.GPUs)
 	if due || !reflect.DeepEqual(node, p.node) {
-		err = errors.Join(err, table.PutNode(ctx, node))
+		failed := table.PutNode(ctx, node)
+		if errors.Is(failed, allocator.ErrSharedName) {
+			contested = errors.Join(contested, failed)
+		} else {
+			err = errors.Join(err, failed)
+		}
 	}
 	if err != nil {
 		return contested, err

@@ -6,10 +6,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/internal/nvml"
+	"nomad-gpu-mem/internal/tableconfig"
 	"nomad-gpu-mem/internal/version"
 )
 
@@ -124,4 +127,25 @@ func TestNodeThatCannotReadItsGPUsSaysWhy(t *testing.T) {
 	})
 	reader.set(nil, gpuOf("GPU-1", 8192, 0))
 	h.tableUntil(func(s *allocator.Snapshot) bool { return s.Nodes[0].Fault == "" && len(s.GPUs) == 1 })
+}
+
+// A second machine with this host name does not keep this one's states back.
+func TestSharedHostName(t *testing.T) {
+	t.Parallel()
+	table := allocator.NewTable(storetest.NewMemory())
+	open := func(tableconfig.Config) (Table, error) { return table, nil }
+	p := newPublisher(hclog.NewNullLogger(), nil, &lazyTable{open: open})
+	contested, err := p.publish(t.Context(), inventory{driver: "550"})
+	must.NoError(t, errors.Join(contested, err))
+
+	other := p.node
+	other.Boot, other.GPUs = "another", []allocator.GPUID{"GPU-9"}
+	must.ErrorIs(t, table.PutNode(t.Context(), other), allocator.ErrSharedName)
+	contested, err = p.publish(t.Context(), inventory{driver: "560"})
+	must.NoError(t, err)
+	must.ErrorIs(t, contested, allocator.ErrSharedName)
+	node, err := table.Node(t.Context(), p.node.Name)
+	must.NoError(t, err)
+	must.Eq(t, "560", node.Driver)
+	must.False(t, node.Lacks("GPU-9"))
 }

@@ -33,7 +33,6 @@ var openings = map[string]struct {
 	"imagenotes.go":        {[]string{"os.MkdirAll", "os.ReadFile", "os.Rename", "os.WriteFile"}, "state_dir"},
 	"home.go":              {[]string{"os.ReadFile", "renameio.WriteFile"}, "state_dir"},
 	"tenancy.go":           {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadFile", "renameio.WriteFile"}, "state_dir"},
-	"boot.go":              {[]string{"os.ReadFile"}, "/proc"},
 	"holder.go":            {[]string{"os.MkdirAll", "os.RemoveAll"}, "its socket in state_dir"},
 	"fifo.go":              {[]string{"os.OpenFile"}, "/dev/null"},
 	"cpuset.go":            {[]string{"os.ReadFile"}, "the cgroup file system"},

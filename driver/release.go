@@ -14,6 +14,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
+	"nomad-gpu-mem/internal/boot"
 )
 
 // settleTimeout bounds one try to bring an attempt to its end. What is not done by then
@@ -54,7 +55,7 @@ func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, 
 		table:          table,
 		since:          time.Now(),
 		keepContainers: !s.GC.Container,
-		boot:           bootID(),
+		boot:           boot.ID(),
 		local:          isLocal(s.Endpoint),
 	}
 }

@@ -210,9 +210,9 @@ nodes_ready() {
 # start_node NODE: writes its configuration and starts its agent.
 start_node() {
   local daemon=nomad${1#0} host=()
-  # The table knows a node by its host name: one with an engine of its own has a name of its own.
+  # The table knows a node by its host name: one of several has a name of its own.
   # shellcheck disable=SC2016 # the inner shell expands it
-  [[ -z $GPU_MEM_ENGINES ]] || host=(unshare --uts sh -c 'hostname "$0" && exec "$@"' "node-$1")
+  ((GPU_MEM_NODES == 1)) || host=(unshare --uts sh -c 'hostname "$0" && exec "$@"' "node-$1")
   mkdir -p "$(dir_of "$1")"
   if (($1 == 0)); then write_agent_config; else write_client_config "$1"; fi
   write_docker_config "$1"

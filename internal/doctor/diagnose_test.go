@@ -191,6 +191,12 @@ func TestDiagnose(t *testing.T) {
 		"no driver on the node": {wrong: func(c *clinic) {
 			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"1.0.0","last_seen":"2026-01-02T12:00:00Z","gpus":[],"fault":"Driver Not Loaded"}`)
 		}, kind: doctor.Blind},
+		"two machines, one host name": {wrong: func(c *clinic) {
+			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"1.0.0","last_seen":"2026-01-02T12:00:00Z","shared_until":"2026-01-02T12:01:00Z"}`)
+		}, kind: doctor.SharedName},
+		"two machines had one host name": {wrong: func(c *clinic) {
+			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"1.0.0","last_seen":"2026-01-02T12:00:00Z","shared_until":"2026-01-02T12:01:00Z"}`)
+		}, after: 2 * time.Minute},
 		"another version": {wrong: func(c *clinic) {
 			c.put(allocator.NodeKey("host-1"), `{"name":"host-1","version":"0.9.0","last_seen":"2026-01-02T12:00:00Z"}`)
 		}, kind: doctor.Skew},

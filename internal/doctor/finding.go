@@ -18,6 +18,7 @@ const (
 	Unreadable Kind = "unreadable"   // a value that cannot be read
 	DeadNode   Kind = "dead node"    // a node that has lost its lease
 	Blind      Kind = "no NVML"      // a node that cannot read its GPUs
+	SharedName Kind = "shared name"  // two machines with one host name
 	Overclaim  Kind = "overclaim"    // claims that exceed a GPU's memory
 	Skew       Kind = "version skew" // a node with another version than the rest
 )

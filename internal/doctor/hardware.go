@@ -20,6 +20,21 @@ func overclaims(e Evidence) (found []Finding) {
 	return found
 }
 
+// sharedNames are host names under which more than one machine reports.
+func sharedNames(e Evidence) (found []Finding) {
+	for _, node := range e.Table.Nodes {
+		if !node.SharedUntil.After(e.Now) {
+			continue
+		}
+		found = append(found, Finding{
+			Kind: SharedName, Node: node.Name, What: "more than one machine reports under this host name",
+			Why: "the table shows them as one node: it cannot tell whether one of them is dead or has lost a GPU",
+			Do:  "give each machine a host name of its own, and restart its Nomad agent",
+		})
+	}
+	return found
+}
+
 // blind are living nodes that cannot read their GPUs.
 func blind(e Evidence) (found []Finding) {
 	for _, node := range e.Table.Nodes {
