@@ -94,7 +94,7 @@ func (c *cluster) requirePinned(t *testing.T, job, gpu string) map[string]string
 		must.Eq(t, gpu, string(held[0].gpu))
 	}
 	env := c.envInside(t, held[0].Container)
-	must.Eq(t, string(held[0].gpu), env["NVIDIA_VISIBLE_DEVICES"])
+	must.Eq(t, string(held[0].gpu), env["GPU_MEM_UUIDS"])
 	must.Eq(t, []string{nodeOf(held[0].gpu)}, c.gpusInside(t, held[0].Container))
 	return env
 }

@@ -31,7 +31,7 @@ func TestTwoJobsShareOneGPU(t *testing.T) {
 		must.Eq(t, allocator.GPUID(bigGPU), held.gpu)
 		must.Eq(t, []string{"nvidia0"}, shared.gpusInside(t, held.Container))
 		env := shared.envInside(t, held.Container)
-		must.Eq(t, bigGPU, env["NVIDIA_VISIBLE_DEVICES"])
+		must.Eq(t, bigGPU, env["GPU_MEM_UUIDS"])
 		must.Eq(t, fmt.Sprint(len(held.Units)), env["GPU_MEM_UNITS"])
 		must.Eq(t, fmt.Sprint(len(held.Units)*1024), env["GPU_MEM_LIMIT_MIB"])
 	}
@@ -62,7 +62,7 @@ func TestTwoAsksOfOneTask(t *testing.T) {
 		must.Len(t, 2, held)
 		must.Eq(t, []string{"nvidia0", "nvidia1"}, shared.gpusInside(t, held[0].Container))
 		env := shared.envInside(t, held[0].Container)
-		must.Eq(t, bigGPU+","+smallGPU, env["NVIDIA_VISIBLE_DEVICES"])
+		must.Eq(t, bigGPU+","+smallGPU, env["GPU_MEM_UUIDS"])
 		must.Eq(t, "3,5", env["GPU_MEM_UNITS"])
 	})
 	t.Run("on one GPU", func(t *testing.T) {
@@ -121,11 +121,11 @@ func TestJobCannotWidenItsPin(t *testing.T) {
 				return
 			}
 			held := shared.claimsOf(t, name, allocator.Running)[0]
-			must.Eq(t, string(held.gpu), env["NVIDIA_VISIBLE_DEVICES"])
+			must.Eq(t, string(held.gpu), env["GPU_MEM_UUIDS"])
 			must.Eq(t, "2048", env["GPU_MEM_LIMIT_MIB"])
 			must.Eq(t, "2", env["GPU_MEM_UNITS"])
 			must.Eq(t, []string{nodeOf(held.gpu)}, shared.gpusInside(t, container))
-			must.StrContains(t, shared.stdout(t, alloc, name), "NVIDIA_VISIBLE_DEVICES="+string(held.gpu))
+			must.StrContains(t, shared.stdout(t, alloc, name), "GPU_MEM_UUIDS="+string(held.gpu))
 		})
 	}
 }
