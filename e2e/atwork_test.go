@@ -123,7 +123,7 @@ func testTaskStatistics(t *testing.T, alloc *api.Allocation) {
 
 func testEvents(t *testing.T, _ *api.Allocation) {
 	// What the events say differs between versions of Nomad; their types do not.
-	for _, kind := range []string{api.TaskDownloadingArtifacts, api.TaskStarted, api.TaskSignaling, "Template"} {
+	for _, kind := range []string{api.TaskDownloadingArtifacts, api.TaskStarted, api.TaskSignaling, "Task hook message"} {
 		shared.waitEvent(t, "at-work", kind+": ")
 	}
 }
