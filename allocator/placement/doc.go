@@ -29,9 +29,9 @@
 //
 // Inside: class.go turns a request into numbers, once for each kind of
 // request; assign.go finds GPUs on one node; measure.go holds the measures;
-// rooms.go and losses.go price
-// room for large tasks, by how much of it the whole cluster has; cache.go keeps every node's score for each kind of request, so that a
-// decision scores only the nodes that changed since the last one of its kind.
+// rooms.go and losses.go price room for large tasks, by how much of it the whole
+// cluster has; cache.go keeps every node's score for each kind of request, so that
+// a decision scores only the nodes that changed since the last one of its kind.
 //
 // # What must hold
 //

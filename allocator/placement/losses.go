@@ -36,7 +36,7 @@ const (
 	// ample is the spare memory with which a room lasts until it is needed. It is
 	// counted in the square root of the cluster's GPUs: that is about how far
 	// what chance brings is from its mean, in GPUs.
-	ample = 4.0
+	ample = 3.4
 
 	// lastsSteps are the steps from rooms that last to those that do not.
 	lastsSteps = 16

@@ -8,21 +8,34 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// One task that was seen does not mean that all are like it: what it leaves of a
-// GPU is still room for others. After many, it does.
+// If all tasks are for 8 units, the 2 that such a task leaves of 10 are lost. After
+// one of them that is not known: a smaller task may come.
 func TestAFewTasksDoNotMakeTheDemand(t *testing.T) {
 	t.Parallel()
-	chosen := func(seen float64) string {
-		p := newPlacer(t, placement.DefaultPolicy, newNode("n", 90_000, 18, 24))
-		p.Learn([]placement.Class{{Request: share(12), Weight: seen}})
-		d, err := p.Choose(share(12))
+	chosen := func(tell func(p *placement.Placer, classes []placement.Class), seen float64) string {
+		p := newPlacer(t, placement.DefaultPolicy, newNode("n", 90_000, 10, 24))
+		tell(p, []placement.Class{{Request: share(8), Weight: seen}})
+		d, err := p.Choose(share(8))
 		must.NoError(t, err)
 		return d.Slices[0].GPU
 	}
-	must.Eq(t, "n-0", chosen(1000), must.Sprint("the rest of n-0 is lost in any case"))
-	p := newPlacer(t, placement.DefaultPolicy, newNode("n", 90_000, 18, 24))
-	p.Learn(nil)
-	_, err := p.Choose(share(12))
-	must.NoError(t, err, must.Sprint("a cluster without a history"))
-	must.Eq(t, "n-1", chosen(1), must.Sprint("a task for 18 units may yet come"))
+	given, learned := (*placement.Placer).SetDemand, (*placement.Placer).Learn
+	must.Eq(t, "n-1", chosen(given, 1))
+	must.Eq(t, "n-1", chosen(learned, 1e6))
+	must.Eq(t, "n-0", chosen(learned, 1))
+}
+
+// Before there is a history, there is a demand.
+func TestLearnFromNothing(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range [][]placement.Node{nil, {newNode("n", 90_000, 18, 24)}, {{ID: "no GPU", CPU: 1000}}} {
+		p := newPlacer(t, placement.DefaultPolicy, nodes...)
+		p.Learn(nil)
+		_, err := p.Choose(placement.Request{CPU: 100})
+		if len(nodes) == 0 {
+			must.ErrorIs(t, err, placement.ErrNoRoom)
+		} else {
+			must.NoError(t, err)
+		}
+	}
 }

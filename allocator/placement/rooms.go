@@ -132,8 +132,11 @@ func (r room) andLarger(following []room) float64 {
 func moreThan(expected float64) []float64 {
 	const nothing = 1e-4
 	var chances []float64
+	if expected <= 0 { // there are no GPUs
+		return nil
+	}
 	chance := 1.0
-	for n := 0.0; ; n++ {
+	for n := 0.0; n < expected+10*(1+math.Sqrt(expected)); n++ {
 		factorial, _ := math.Lgamma(n + 1)
 		chance -= math.Exp(n*math.Log(expected) - expected - factorial)
 		if chance < nothing {
@@ -141,6 +144,7 @@ func moreThan(expected float64) []float64 {
 		}
 		chances = append(chances, chance)
 	}
+	return chances
 }
 
 // roomsIn counts the rooms of every kind on a node with these GPUs, and the part
