@@ -82,5 +82,6 @@ func pauseDaemon(d daemon) (func() error, error) {
 	if err := syscall.Kill(life.pid, syscall.SIGSTOP); err != nil {
 		return nil, err
 	}
-	return func() error { return syscall.Kill(life.pid, syscall.SIGCONT) }, nil
+	// Another fault may have ended it meanwhile.
+	return func() error { return signalAll([]int{life.pid}, syscall.SIGCONT) }, nil
 }

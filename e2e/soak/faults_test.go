@@ -33,8 +33,12 @@ func allFaults() (all []fault) {
 }
 
 // strikeAll lets faults happen until ctx ends, one after the other and sometimes two at
-// once. All of them are repaired when it returns.
-func (s *soak) strikeAll(ctx context.Context) {
+// once. All of them are repaired when it returns, and all agents run.
+func (s *soak) strikeAll(ctx context.Context) error {
+	agents, err := s.agentLives()
+	if err != nil {
+		return err
+	}
 	random := rand.New(rand.NewPCG(s.seed, 4))
 	faults := allFaults()
 	for wait(ctx, faultRest+time.Duration(random.Int64N(int64(faultRest)))) {
@@ -49,7 +53,11 @@ func (s *soak) strikeAll(ctx context.Context) {
 			mending.Go(func() { f.mend(s) })
 		}
 		mending.Wait()
+		if err := s.reviveAgents(agents); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 const faultRest = 1500 * time.Millisecond // at least, between two faults

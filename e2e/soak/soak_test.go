@@ -93,10 +93,6 @@ func newSoak(c *cluster, seed uint64) *soak {
 func (s *soak) run(ctx context.Context, churn time.Duration) error {
 	observing, stopObserving := context.WithCancel(ctx)
 	defer stopObserving()
-	agents, err := s.agentLives()
-	if err != nil {
-		return err
-	}
 	churning, stop := context.WithCancelCause(observing)
 	s.stop = stop
 	defer time.AfterFunc(churn, func() { stop(nil) }).Stop()
@@ -107,18 +103,15 @@ func (s *soak) run(ctx context.Context, churn time.Duration) error {
 	watch.Go(func() { s.tellProgress(observing) })
 	begun := time.Now()
 	work.Go(func() { s.churn(churning) })
-	work.Go(func() { s.strikeAll(churning) })
+	work.Go(func() { s.fail(s.strikeAll(churning)) })
 	work.Wait()
 	s.report.Churned = time.Since(begun)
 	if cause := context.Cause(churning); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	if err := s.reviveAgents(agents); err != nil {
-		return err
-	}
 	stopping, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	err = s.stopAll(stopping)
+	err := s.stopAll(stopping)
 	stopObserving()
 	watch.Wait()
 	return err
