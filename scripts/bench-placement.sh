@@ -15,8 +15,9 @@ cd "$GPU_MEM_ROOT"
 
 [[ -n ${GPU_MEM_TRACE:-} ]] || die "GPU_MEM_TRACE must name the directory of the openb trace (docs/placement.md says where to get it)"
 results=${GPU_MEM_BENCH:-bin/bench-placement}
-seeds=42-51 steered_seeds=42-51 stock_seeds=42
-if [[ -n ${GPU_MEM_SHORT:-} ]]; then seeds=42-43 steered_seeds=42 stock_seeds=; fi
+seeds=42-51 samples=42-61 steered_seeds=42-51 stock_seeds=42
+if [[ -n ${GPU_MEM_SHORT:-} ]]; then seeds=42-43 samples=42-44 steered_seeds=42 stock_seeds=; fi
+compared=least-waste,most-use,best-fit,pack,fgd
 mkdir -p "$results"
 
 # play NAME FLAG...: every run's figures in NAME.csv.
@@ -29,7 +30,7 @@ policies() { play "$1" --policy least-waste,fgd --demand both --seeds "$seeds" "
 # row TEST NAME FIGURE AT_LEAST STRETCH: the figure of each scheduler.
 row() {
   awk -F, -v test="$1" -v figure="$3" -v goals="$4 / $5" '
-    $3 == figure { if (!($1 in n)) order[++count] = $1; n[$1]++; sum[$1] += $5; square[$1] += $5 * $5 }
+    $4 == figure { if (!($1 in n)) order[++count] = $1; n[$1]++; sum[$1] += $6; square[$1] += $6 * $6 }
     END {
       printf "%-40s %-13s", test, goals
       for (i = 1; i <= count; i++) {
@@ -46,16 +47,20 @@ policies gpushare100 --list gpushare100
 policies gpuspec33 --list gpuspec33
 policies departures-1.0 --departures 1.0
 policies departures-1.1 --departures 1.1
+play loads --policy "$compared" --departures 0.7,0.8,0.9,0.95,1.0,1.1 --seeds "$seeds" --plot "$results/loads.svg"
+shapes=4x4,8x4,16x4,32x4,4x8,8x8,16x8,32x8
+play small --policy "$compared" --sample "$shapes" --departures 0.7,0.8,0.9,1.1 --seeds "$samples"
+play small-inflation --policy "$compared" --demand both --sample "$shapes" --seeds "$samples"
 unseen=(gpushare40 gpushare60 gpushare80 multigpu50) # no weight was chosen by these
 for list in "${unseen[@]}"; do policies "$list" --list "$list"; done
 
 printf '%-40s %-13s  %-15s %-15s %-15s %s\n' '% of all GPU capacity in use' 'goal/stretch' 'ours' 'ours, learning' 'fgd' 'fgd, learning'
-row 'default, arrivals of 130 %' default 'at 130 %' 95.9 96.1
-row 'gpushare100, arrivals of 130 %' gpushare100 'at 130 %' 87.3 87.6
-row 'gpuspec33, arrivals of 100 %' gpuspec33 'at 100 %' 87.9 89.0
+row 'default, arrivals of 130 %' default 'at 130 %' 95.9 96.2
+row 'gpushare100, arrivals of 130 %' gpushare100 'at 130 %' 88.4 -
+row 'gpuspec33, arrivals of 100 %' gpuspec33 'at 100 %' 93.5 -
 row 'gpuspec33, arrivals of 130 %' gpuspec33 'at 130 %' 95.5 95.7
-row 'with departures, load 1.0' departures-1.0 'at load 1.0' 94.4 94.6
-row 'with departures, load 1.1' departures-1.1 'at load 1.1' 95.2 95.4
+row 'with departures, load 1.0' departures-1.0 'in use' 94.7 -
+row 'with departures, load 1.1' departures-1.1 'in use' 95.25 -
 for list in "${unseen[@]}"; do row "$list, arrivals of 130 %" "$list" 'at 130 %' - -; done
 
 play steered --scheduler nomad --pin shortlist --seeds "$steered_seeds"
@@ -74,5 +79,12 @@ go test -run '^$' -bench '^BenchmarkChoose/least-waste' -benchtime 20000x ./allo
     printf "%-55s %7.0f us %7.0f us %10.0f\n", large ? "12,500 nodes, 100,000 GPUs" : "1,213 nodes, 6,212 GPUs",
       value["p50-ns"] / 1000, large ? 2000 : 50, value["B/GPU"]
   }'
+
+printf '\nWith departures, the whole cluster; differences are paired by seed\n'
+cat "$results/loads.txt"
+printf '\nSmall clusters, with departures\n'
+sed -n '/^difference/,$p' "$results/small.txt"
+printf '\nSmall clusters, arrivals of 130 %%: the first day\n'
+sed -n '/^difference/,$p' "$results/small-inflation.txt"
 say
-say "curves: $results/default.svg; every run: $results/*.csv"
+say "curves: $results/default.svg, $results/loads.svg; every run: $results/*.csv"

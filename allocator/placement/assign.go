@@ -22,6 +22,7 @@ type place struct {
 type assigner struct {
 	place
 	before  baseline // of the node as it is
+	had     rooms    // likewise
 	groups  []group  // see measure.go
 	sifted  []sifted // see measure.go
 	chosen  []int32  // GPU of each ask, in the order of the class
@@ -53,7 +54,7 @@ func (p *Placer) assign(at int32, c *class) int64 {
 	}
 	w := &p.work
 	w.load(n, c)
-	w.before = p.baseline(at)
+	w.before, w.had = p.baseline(at), n.counted.rooms
 	if len(c.asks) == 0 {
 		return p.score()
 	}

@@ -80,7 +80,8 @@ func benchNode(i, gpus int) placement.Node {
 	return n
 }
 
-// benchClasses are kinds of tasks, a third of them for whole GPUs.
+// benchClasses are kinds of tasks, a third of them for whole GPUs, and some of
+// those for several.
 func benchClasses(count int) []placement.Class {
 	random := rand.New(rand.NewPCG(5, 5))
 	classes := make([]placement.Class, count)
@@ -89,8 +90,12 @@ func benchClasses(count int) []placement.Class {
 		if i%3 == 0 {
 			a = placement.Ask{Whole: true}
 		}
+		asks := []placement.Ask{a}
+		if i%30 == 0 { // several GPUs of a node
+			asks = slices.Repeat([]placement.Ask{{Whole: true, Apart: "task"}}, []int{2, 4, 5, 8}[i/30%4])
+		}
 		classes[i] = placement.Class{
-			Request: placement.Request{CPU: 500 * (1 + random.IntN(30)), MemoryMiB: 1000 * random.IntN(60), Asks: []placement.Ask{a}},
+			Request: placement.Request{CPU: 500 * (1 + random.IntN(30)), MemoryMiB: 1000 * random.IntN(60), Asks: asks},
 			Weight:  1 + 20*random.Float64(),
 		}
 	}
@@ -108,7 +113,9 @@ func fillUp(b *testing.B, p *placement.Placer, classes []placement.Class, random
 		}
 		must.NoError(b, err)
 		must.NoError(b, p.Place(d))
-		units += d.Slices[0].Units
+		for _, s := range d.Slices {
+			units += s.Units
+		}
 		placed = append(placed, d)
 	}
 	return placed

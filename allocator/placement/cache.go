@@ -15,6 +15,7 @@ type scored struct {
 	class
 	scores  []int64  // by position of the node
 	version []uint32 // of the node that the score is of
+	losses  []uint16 // what room the place takes; see losses.go
 	usedAt  uint64
 }
 

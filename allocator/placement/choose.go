@@ -34,7 +34,7 @@ func (p *Placer) Shortlist(r Request, count int) ([]Decision, error) {
 		}
 	}
 	slices.SortFunc(at, func(i, j int32) int {
-		return cmp.Or(cmp.Compare(s.scores[j], s.scores[i]), cmp.Compare(p.nodes[i].order, p.nodes[j].order))
+		return cmp.Or(cmp.Compare(p.total(s, j), p.total(s, i)), cmp.Compare(p.nodes[i].order, p.nodes[j].order))
 	})
 	if count > 0 {
 		at = at[:min(count, len(at))]
@@ -58,21 +58,34 @@ func (p *Placer) rank(r Request) (*scored, error) {
 	if missing := len(p.nodes) - len(s.scores); missing > 0 {
 		s.scores = append(s.scores, make([]int64, missing)...)
 		s.version = append(s.version, make([]uint32, missing)...)
+		s.losses = append(s.losses, make([]uint16, missing)...)
 	}
 	for i, version := range p.version {
 		if s.version[i] != version {
-			s.scores[i], s.version[i] = p.assign(int32(i), &s.class), version
+			s.scores[i], s.losses[i] = p.rate(int32(i), &s.class)
+			s.version[i] = version
 		}
 	}
+	p.losses.update()
 	return s, nil
 }
 
+// total is the score of a node with what its place costs in rooms.
+func (p *Placer) total(s *scored, at int32) int64 { return s.scores[at] + p.losses.cost[s.losses[at]] }
+
 // retarget makes the target anew. Nothing that was scored before counts then.
 func (p *Placer) retarget() {
-	p.target = newTarget(p.demand, p.policy, p.supply())
+	s := p.supply()
+	demand := p.demand
+	if p.learned {
+		demand = slices.Concat(p.prior(), demand)
+	}
+	p.target = newTarget(demand, p.policy, s)
+	p.losses = newLosses(p.target, p.policy, s)
 	p.scores.clear()
 	for i := range p.version {
-		p.version[i]++
+		p.nodes[i].counted = counted{}
+		p.changed(int32(i))
 	}
 }
 
@@ -80,7 +93,11 @@ func (p *Placer) retarget() {
 func (p *Placer) best(s *scored, fits func(*Node) string) (at int32, found bool) {
 	best, equal := int64(unfit), 0
 	for i, score := range s.scores {
-		if score < best || score == unfit || !p.allowed(int32(i), fits) {
+		if score == unfit {
+			continue
+		}
+		score += p.losses.cost[s.losses[i]]
+		if score < best || !p.allowed(int32(i), fits) {
 			continue
 		}
 		switch {
@@ -104,7 +121,7 @@ func (p *Placer) allowed(at int32, fits func(*Node) string) bool {
 // decide names the place that is best on a node.
 func (p *Placer) decide(at int32, s *scored, r Request) Decision {
 	n := &p.nodes[at]
-	d := Decision{Node: n.spec.ID, CPU: r.CPU, MemoryMiB: r.MemoryMiB, Score: p.assign(at, &s.class)}
+	d := Decision{Node: n.spec.ID, CPU: r.CPU, MemoryMiB: r.MemoryMiB, Score: p.assign(at, &s.class) + p.losses.cost[s.losses[at]]}
 	if len(s.asks) > 0 {
 		d.Slices = make([]Slice, len(s.asks))
 	}

@@ -21,6 +21,8 @@ type target struct {
 	gpuMiB     int64         // mean size of the cluster's GPUs
 	rates      []int64       // see stranded
 	price      []int64       // by kind: how scarce its memory is, a measure of 0 to 1
+	rooms      []room        // see rooms.go
+	soon       soon          // likewise
 	worth      []worth       // by kind; see bids.go
 }
 
@@ -41,6 +43,9 @@ func newTarget(demand []Class, policy Policy, s supply) *target {
 	}
 	if policy.Weights[Scarcity] != 0 {
 		t.setPrices(demand, s)
+	}
+	if policy.Weights[Room] != 0 {
+		t.setRooms(demand, s)
 	}
 	if policy.Weights[Misfit] != 0 {
 		t.setWorth(demand, s)

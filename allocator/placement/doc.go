@@ -9,7 +9,7 @@
 //
 //	p := placement.New(policy, seed)      // placement.PolicyNamed("least-waste")
 //	p.SetNode(node)                       // each node, again when it changes
-//	p.SetDemand(history.Classes())        // what future tasks ask; see History
+//	p.Learn(history.Classes())            // what future tasks ask; see History
 //	d, err := p.Choose(request)           // the best place; ErrNoRoom
 //	all := p.Shortlist(request, 32)       // the best nodes, best first
 //	why := p.Explain(request)             // every node: its score, or why not
@@ -24,12 +24,14 @@
 //	placer.go    Placer: the picture of the cluster and its changes
 //	choose.go    Choose and Shortlist
 //	explain.go   Explain: why this node, why not that one
-//	demand.go    what future tasks ask, as given; history.go learns it
+//	demand.go    what future tasks ask, as given; history.go learns it, prior.go
+//	             says what is expected before there is a history
 //
 // Inside: class.go turns a request into numbers, once for each kind of
 // request; assign.go finds GPUs on one node; measure.go holds the measures;
-// cache.go keeps every node's score for each kind of request, so that a
-// decision scores only the nodes that changed since the last one of its kind.
+// rooms.go and losses.go price room for large tasks, by how much of it the whole
+// cluster has; cache.go keeps every node's score for each kind of request, so that
+// a decision scores only the nodes that changed since the last one of its kind.
 //
 // # What must hold
 //

@@ -68,13 +68,7 @@ func (p *Placer) Explain(r Request) (Explanation, error) {
 // terms takes the score of a node's best place apart.
 func (p *Placer) terms(at int32, c *class) []Term {
 	p.assign(at, c)
-	w := &p.work
-	chosen := slices.Clone(w.chosen)
-	w.load(&p.nodes[at], c)
-	w.before = p.baseline(at)
-	for i := range c.asks {
-		w.take(&c.asks[i], int(chosen[i]), p.target)
-	}
+	p.settle(at, c)
 	var terms []Term
 	for m, weight := range p.policy.Weights {
 		if weight != 0 {

@@ -34,11 +34,12 @@ func (p *Placer) baseline(at int32) baseline {
 	return n.now
 }
 
-// score weighs the measures of the place in p.work.
+// score weighs the measures of the place in p.work, all but Room: that depends on
+// other nodes, so it decides between nodes only. See losses.go.
 func (p *Placer) score() int64 {
 	var score int64
 	for m, weight := range &p.policy.Weights {
-		if weight != 0 {
+		if weight != 0 && Measure(m) != Room {
 			score += int64(weight) * p.measure(Measure(m))
 		}
 	}
@@ -61,6 +62,9 @@ func (p *Placer) measure(m Measure) int64 {
 		return t.stranded(w.free, w.cpu) - w.before.stranded
 	case Scarcity:
 		return w.scarcity
+	case Room:
+		lost := p.lost()
+		return p.losses.missed(&lost)
 	case Remainder:
 		return int64(w.remainder) << fraction
 	case NodeLoad:

@@ -275,6 +275,6 @@ func TestOddGPUs(t *testing.T) {
 func TestPolicyNamed(t *testing.T) {
 	t.Parallel()
 	_, err := placement.PolicyNamed("worst")
-	must.ErrorContains(t, err, "least-waste, fgd, best-fit")
+	must.ErrorContains(t, err, "least-waste, most-use, fgd, best-fit")
 	must.Eq(t, placement.DefaultPolicy, placement.Policies()[0].Name)
 }

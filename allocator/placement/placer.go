@@ -17,10 +17,12 @@ type Placer struct {
 	version []uint32 // by position: grows with every change of the node
 	kinds   []kind
 
-	demand []Class
-	target *target // made of the demand when it is first needed; nil before
-	scores cache
-	work   assigner
+	demand  []Class
+	learned bool    // the demand: from tasks that were seen
+	target  *target // made of the demand when it is first needed; nil before
+	losses  losses  // of the target
+	scores  cache
+	work    assigner
 }
 
 // node is a Node in numbers.
@@ -30,8 +32,16 @@ type node struct {
 	size  int    // MiB of all its GPUs
 	order uint64 // the smaller goes first when scores are equal
 
+	counted counted // of it as it is; see losses.go
+
 	now        baseline // of the node as it is; see Placer.baseline
 	nowVersion uint32   // of the node that now is of, 0 if of none
+}
+
+// counted is what losses have counted of a node.
+type counted struct {
+	rooms   rooms
+	freeMiB int
 }
 
 // gpu is a GPU in numbers.
@@ -101,10 +111,10 @@ func (p *Placer) Node(id string) (Node, bool) {
 }
 
 // SetDemand says what future tasks will ask. Only policies that look at
-// fragmentation, stranding or scarcity use it. Scores are made anew, so call it
+// fragmentation, stranding, scarcity or room use it. Scores are made anew, so call it
 // when the demand has changed, not for every task.
 func (p *Placer) SetDemand(classes []Class) {
-	p.demand = slices.Clone(classes)
+	p.demand, p.learned = slices.Clone(classes), false
 	p.target = nil
 }
 
@@ -160,7 +170,12 @@ func (n *node) slice(s Slice, sign int) error {
 }
 
 // changed makes scores of a node stale.
-func (p *Placer) changed(at int32) { p.version[at]++ }
+func (p *Placer) changed(at int32) {
+	p.version[at]++
+	if p.target != nil {
+		p.recount(at)
+	}
+}
 
 // kindOf returns the number of the GPU's kind.
 func (p *Placer) kindOf(g GPU) int32 {

@@ -32,6 +32,7 @@ const (
 	Fragmentation                // MiB: growth of free memory that the next task cannot use, mean over the demand
 	Stranding                    // MiB: growth of free memory beyond what the node's free CPU can serve
 	Scarcity                     // MiB: taken, as far as tasks that may not go everywhere will miss it
+	Room                         // MiB: of large tasks that will miss the room that is lost
 	Remainder                    // MiB: left on the chosen GPUs
 	NodeLoad                     // load: memory in use on the node
 	Imbalance                    // load: distance of the node's GPUs from their mean
@@ -40,7 +41,7 @@ const (
 )
 
 var measureNames = [measures]string{
-	"misfit", "fragmentation", "stranding", "scarcity", "remainder", "node load", "imbalance", "fragments",
+	"misfit", "fragmentation", "stranding", "scarcity", "room", "remainder", "node load", "imbalance", "fragments",
 }
 
 // String is the measure's name.
@@ -70,8 +71,17 @@ const DefaultPolicy = "least-waste"
 // policies are all there are, in the order in which they are listed.
 var policies = []Policy{
 	{
-		Name:    DefaultPolicy,
-		About:   "waste least: leave memory that future tasks can fill, and CPU beside it",
+		Name:  DefaultPolicy,
+		About: "waste least: leave memory that future tasks can fill, and CPU beside it",
+		Weights: Weights{
+			Misfit: -10_000, Fragmentation: -1000, Stranding: -600, Scarcity: -500, Room: -3000, Remainder: -50,
+		},
+		Ties:   TiesShuffled,
+		Target: Target{CoverPermille: 990, GPUOnly: true, BySize: true},
+	},
+	{
+		Name:    "most-use",
+		About:   "as least-waste, but without keeping nodes free for large tasks: for clusters that are always full",
 		Weights: Weights{Misfit: -10_000, Fragmentation: -1000, Stranding: -600, Scarcity: -500, Remainder: -50},
 		Ties:    TiesShuffled,
 		Target:  Target{CoverPermille: 990, GPUOnly: true, BySize: true},
@@ -116,7 +126,7 @@ var policies = []Policy{
 // UsesDemand reports whether the policy looks at what future tasks ask.
 func (p Policy) UsesDemand() bool {
 	w := p.Weights
-	return w[Misfit] != 0 || w[Fragmentation] != 0 || w[Stranding] != 0 || w[Scarcity] != 0 || w[Fragments] != 0
+	return w[Misfit] != 0 || w[Fragmentation] != 0 || w[Stranding] != 0 || w[Scarcity] != 0 || w[Room] != 0 || w[Fragments] != 0
 }
 
 // Balanced are the weights of the policy "balanced": of even load over nodes,

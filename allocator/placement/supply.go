@@ -3,6 +3,7 @@ package placement
 // supply is what the cluster has, in use or not.
 type supply struct {
 	kinds []kind
+	node  int   // GPUs of the largest node
 	gpus  []int // of each kind
 }
 
@@ -10,6 +11,7 @@ type supply struct {
 func (p *Placer) supply() supply {
 	s := supply{kinds: p.kinds, gpus: make([]int, len(p.kinds))}
 	for i := range p.nodes {
+		s.node = max(s.node, len(p.nodes[i].gpus))
 		for _, g := range p.nodes[i].gpus {
 			s.gpus[g.kind]++
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -24,7 +26,12 @@ The trace is in the format of the public openb trace: a directory with
 openb_node_list_gpu_node.csv and openb_pod_list_<list>.csv, or two files of any
 name. Tasks arrive in an order that a seed shuffles. Those for which there is no
 room are dropped. Without --departures tasks stay, and arrive until they ask for
-a multiple of the cluster; with it they come and go.
+a multiple of the cluster; with it they come and go. The table shows what is in
+use, and what was admitted: of all GPU work, and by the GPUs that a task asks for.
+Of several policies, a second table shows the differences from the first one, seed
+by seed, with their standard errors.
+
+--sample plays on small clusters: every seed draws one from the trace.
 
 --demand says what a policy knows of the tasks to come: their kinds and how
 frequent each is ("given"), or only those that have arrived ("learned").`
@@ -36,13 +43,21 @@ const simulateExample = `  # two policies, ten seeds, and a plot
   nomad-gpu-mem simulate --trace ~/openb --scheduler nomad --seeds 1
 
   # tasks that come and go; on average they want 110 % of the cluster
-  nomad-gpu-mem simulate --trace ~/openb --departures 1.1`
+  nomad-gpu-mem simulate --trace ~/openb --departures 1.1
+
+  # from half empty to overloaded, drawn over the load
+  nomad-gpu-mem simulate --trace ~/openb --policy least-waste,best-fit --departures 0.7,0.8,0.9,1.0,1.1 --plot load.svg
+
+  # twenty clusters each of 8 and 16 nodes with 8 GPUs
+  nomad-gpu-mem simulate --trace ~/openb --policy least-waste,pack --sample 8x8,16x8 --departures 0.7 --seeds 1-20`
 
 // simulateCommand is one call of `simulate`.
 type simulateCommand struct {
 	trace, list, nodes, tasks string
 	contest                   contest
-	inflation, departures     float64
+	inflation                 float64
+	departures                []float64
+	samples                   []string
 	seeds                     string
 	workers                   int
 	csv, plot                 string
@@ -69,11 +84,12 @@ func (a App) newSimulate() *cobra.Command {
 	flags.StringVar(&s.tasks, "tasks", "", "`file` of tasks, instead of one of the trace's")
 	s.contest.register(flags)
 	flags.Float64Var(&s.inflation, "inflation", 1.3, "tasks arrive until they ask for this `multiple` of the cluster")
-	flags.Float64Var(&s.departures, "departures", 0, "tasks come and go, and ask for this `multiple` of the cluster on average")
+	flags.Float64SliceVar(&s.departures, "departures", nil, "tasks come and go, and ask for these `multiples` of the cluster on average, one after another")
+	flags.StringSliceVar(&s.samples, "sample", nil, "small clusters of these `shapes`, such as 8x4 for 8 nodes with 4 GPUs, instead of the trace's")
 	flags.StringVar(&s.seeds, "seeds", "1-3", "`seeds`, such as 7 or 1-10 or 1,2,5")
 	flags.IntVar(&s.workers, "workers", runtime.NumCPU(), "`runs` at the same time")
 	flags.StringVar(&s.csv, "csv", "", "write every run's figures and curve to this `file`")
-	flags.StringVar(&s.plot, "plot", "", "draw use against arrivals to this `file`, .png or .svg")
+	flags.StringVar(&s.plot, "plot", "", "draw use against arrivals, or against load, to this `file`, .png or .svg")
 	return cmd
 }
 
@@ -89,19 +105,32 @@ func (s *simulateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	figures := experiment.Test.Figures()
+	return s.write(experiment.Figures(), rows)
+}
+
+// write prints the results and makes the files.
+func (s *simulateCommand) write(figures []string, rows []simulate.Row) error {
 	if err := simulate.WriteTable(s.out, figures, rows); err != nil {
 		return err
+	}
+	if len(rows) > 1 && rows[0].Test == rows[1].Test {
+		fmt.Fprintln(s.out)
+		if err := simulate.WriteDifferences(s.out, figures, rows); err != nil {
+			return err
+		}
 	}
 	if s.csv != "" {
 		if err := s.writeCSV(figures, rows); err != nil {
 			return err
 		}
 	}
-	if s.plot != "" {
-		return simulate.WritePlot(s.plot, "GPU capacity in use, "+s.list, rows)
+	switch {
+	case s.plot == "":
+		return nil
+	case len(s.departures) > 0:
+		return simulate.WriteLoadPlot(s.plot, "With departures, "+s.list, rows)
 	}
-	return nil
+	return simulate.WritePlot(s.plot, "GPU capacity in use, "+s.list, rows)
 }
 
 // experiment reads what the flags say.
@@ -115,7 +144,7 @@ func (s *simulateCommand) experiment() (simulate.Experiment, error) {
 	if err != nil {
 		return none, usageError{err}
 	}
-	test, err := s.test()
+	cases, err := s.cases()
 	if err != nil {
 		return none, usageError{err}
 	}
@@ -132,7 +161,7 @@ func (s *simulateCommand) experiment() (simulate.Experiment, error) {
 	if err != nil {
 		return none, err
 	}
-	return simulate.Experiment{Trace: trace, Test: test, Contenders: contenders, Seeds: seeds, Workers: s.workers}, nil
+	return simulate.Experiment{Trace: trace, Cases: cases, Contenders: contenders, Seeds: seeds, Workers: s.workers}, nil
 }
 
 // files are the trace's two files.
@@ -157,18 +186,79 @@ const lifetimes = 5
 // run for days.
 const mostLoad = 100
 
-func (s *simulateCommand) test() (simulate.Test, error) {
-	switch extension := filepath.Ext(s.plot); {
-	case !(0 <= s.departures && s.departures <= mostLoad && 0 < s.inflation && s.inflation <= mostLoad):
-		return nil, errors.New("--inflation and --departures are multiples of the cluster, such as 1.3, and 100 at most")
-	case s.plot != "" && extension != ".png" && extension != ".svg":
-		return nil, fmt.Errorf("--plot=%s must end in .png or .svg", s.plot)
-	case s.plot != "" && s.departures > 0:
-		return nil, errors.New("--plot draws use against arrivals: there is nothing to draw with --departures")
-	case s.departures > 0:
-		return simulate.Departures{Load: s.departures, Lives: lifetimes, WarmUp: lifetimes}, nil
+// leastArrivals is how many tasks a test with departures measures, at least.
+const leastArrivals = 5000
+
+// cases are the tests on every shape of cluster.
+func (s *simulateCommand) cases() ([]simulate.Case, error) {
+	samples, err := parseSamples(s.samples)
+	if err != nil {
+		return nil, err
 	}
-	return simulate.Inflation{UpTo: s.inflation}, nil
+	tests, err := s.tests()
+	if err != nil {
+		return nil, err
+	}
+	var cases []simulate.Case
+	for _, sample := range samples {
+		for _, test := range tests {
+			cases = append(cases, simulate.Case{Test: test, Sample: sample})
+		}
+	}
+	return cases, s.checkPlot()
+}
+
+// tests are those that the flags ask for.
+func (s *simulateCommand) tests() ([]simulate.Test, error) {
+	for _, multiple := range append([]float64{s.inflation}, s.departures...) {
+		if !(0 < multiple && multiple <= mostLoad) {
+			return nil, errors.New("--inflation and --departures are multiples of the cluster, such as 1.3, and 100 at most")
+		}
+	}
+	if len(s.departures) == 0 {
+		return []simulate.Test{simulate.Inflation{UpTo: s.inflation}}, nil
+	}
+	var tests []simulate.Test
+	for _, load := range s.departures {
+		tests = append(tests, simulate.Departures{Load: load, Lives: lifetimes, WarmUp: lifetimes, Least: leastArrivals})
+	}
+	return tests, nil
+}
+
+// checkPlot says why there would be nothing to draw.
+func (s *simulateCommand) checkPlot() error {
+	switch extension := filepath.Ext(s.plot); {
+	case s.plot == "":
+		return nil
+	case extension != ".png" && extension != ".svg":
+		return fmt.Errorf("--plot=%s must end in .png or .svg", s.plot)
+	case len(s.departures) == 1:
+		return errors.New("--plot draws against the load: give --departures more than one")
+	case len(s.samples) > 1:
+		return errors.New("--plot draws one shape of cluster: give --sample only one")
+	}
+	return nil
+}
+
+// mostNodes bounds a sample.
+const mostNodes = 100_000
+
+// parseSamples reads shapes of clusters. Without one it is the trace's own.
+func parseSamples(shapes []string) ([]simulate.Sample, error) {
+	if len(shapes) == 0 {
+		return []simulate.Sample{{}}, nil
+	}
+	var samples []simulate.Sample
+	for _, shape := range shapes {
+		nodes, gpus, _ := strings.Cut(shape, "x")
+		n, err := strconv.Atoi(nodes)
+		g, err2 := strconv.Atoi(gpus)
+		if errors.Join(err, err2) != nil || n <= 0 || n > mostNodes || g <= 0 {
+			return nil, fmt.Errorf("--sample=%s must be nodes times GPUs, such as 8x4", shape)
+		}
+		samples = append(samples, simulate.Sample{Nodes: n, GPUs: g})
+	}
+	return samples, nil
 }
 
 // progress is a bar, if someone looks at it.

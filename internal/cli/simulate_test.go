@@ -30,6 +30,8 @@ func TestSimulate(t *testing.T) {
 	}{
 		{name: "default", args: "", want: []string{"least-waste"}},
 		{name: "policies", args: "--policy fgd,pack --demand both", want: []string{"fgd", "fgd (learned)", "pack"}},
+		{name: "loads", args: "--departures 0.5,0.9", want: []string{"least-waste", "least-waste"}},
+		{name: "samples", args: "--sample 1x2,1x4 --departures 0.5", want: []string{"least-waste", "least-waste"}},
 		{name: "departures", args: "--departures 0.9 --seeds 4", want: []string{"least-waste"}},
 		{name: "balanced", args: "--policy balanced --balance 1,2,0.5", want: []string{"balanced"}},
 		{
@@ -46,7 +48,8 @@ func TestSimulate(t *testing.T) {
 			must.Eq(t, ExitOK, code, must.Sprint(errs))
 			must.Eq(t, "", errs, must.Sprint("no bar where there is no terminal"))
 			var got []string
-			for line := range strings.Lines(out) {
+			table, _, _ := strings.Cut(out, "\n\n") // what follows are differences
+			for line := range strings.Lines(table) {
 				name, _, _ := strings.Cut(line, "  ")
 				got = append(got, name)
 			}
@@ -58,13 +61,28 @@ func TestSimulate(t *testing.T) {
 func TestSimulateWritesFiles(t *testing.T) {
 	t.Parallel()
 	sheet, plot := filepath.Join(t.TempDir(), "runs.csv"), filepath.Join(t.TempDir(), "runs.svg")
-	code, _, errs := newWorld().run(t, "simulate", "--trace", writeTrace(t), "--list", "small", "--csv", sheet, "--plot", plot)
-	must.Eq(t, ExitOK, code, must.Sprint(errs))
-	for _, path := range []string{sheet, plot} {
-		info, err := os.Stat(path)
-		must.NoError(t, err)
-		must.Positive(t, info.Size())
+	for _, test := range [][]string{nil, {"--departures", "0.5,1"}} {
+		args := []string{"simulate", "--trace", writeTrace(t), "--list", "small", "--csv", sheet, "--plot", plot}
+		code, _, errs := newWorld().run(t, append(args, test...)...)
+		must.Eq(t, ExitOK, code, must.Sprint(errs))
+		for _, path := range []string{sheet, plot} {
+			info, err := os.Stat(path)
+			must.NoError(t, err)
+			must.Positive(t, info.Size())
+			must.NoError(t, os.Remove(path))
+		}
 	}
+}
+
+// Several policies are compared with the first, in every test of its own.
+func TestSimulateShowsDifferences(t *testing.T) {
+	t.Parallel()
+	code, out, errs := newWorld().run(t, "simulate", "--trace", writeTrace(t), "--list", "small",
+		"--policy", "pack,best-fit", "--departures", "0.5,1")
+	must.Eq(t, ExitOK, code, must.Sprint(errs))
+	_, differences, _ := strings.Cut(out, "\n\n")
+	must.Eq(t, 2, strings.Count(differences, "best-fit - pack"))
+	must.StrContains(t, differences, "load 0.5")
 }
 
 func TestSimulateUsage(t *testing.T) {
@@ -86,7 +104,10 @@ func TestSimulateUsage(t *testing.T) {
 		"--trace x --scheduler nomad --pin=":            "nothing to compare",
 		"--trace x --balance 1,NaN,1 --policy=balanced": "numbers from 0 on",
 		"--trace x --plot x.gif":                        ".png or .svg",
-		"--trace x --departures 1 --plot x.svg":         "nothing to draw",
+		"--trace x --departures 1 --plot x.svg":         "more than one",
+		"--trace x --sample 1x2,1x4 --plot x.svg":       "only one",
+		"--trace x --sample 8":                          "such as 8x4",
+		"--trace x --sample 0x4":                        "such as 8x4",
 		"--trace x --csv /nowhere/x.csv":                "/nowhere",
 		"--trace x --plot /nowhere/x.svg":               "/nowhere",
 		"--trace x here":                                "takes no argument",

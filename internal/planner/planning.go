@@ -76,7 +76,7 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 		p.wanted = append(p.wanted, w)
 	}
 	p.placer = placement.New(options.Policy, seed(job))
-	p.placer.SetDemand(cluster.demand())
+	p.placer.Learn(cluster.demand())
 	view := newPicture(cluster, job, freed)
 	for _, n := range cluster.Nodes {
 		if node := view.node(n); len(node.GPUs) > 0 {

@@ -3,23 +3,31 @@ package simulate
 import (
 	"container/heap"
 	"context"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 )
 
 // Departures is a test in which tasks come and go: they arrive at random times
 // and live for random times. Those for which there is no room are lost.
 type Departures struct {
 	Load   float64 // what tasks ask for on average, as a share of the capacity
-	Lives  float64 // mean lifetimes that are measured
+	Lives  float64 // mean lifetimes that are measured, at least
 	WarmUp float64 // mean lifetimes before that
+	Least  int     // tasks that arrive while it is measured, at least: a small cluster needs more lifetimes
 }
 
-// Figures is the share in use, on average over time.
-func (d Departures) Figures() []string { return []string{fmt.Sprintf("at load %.1f", d.Load)} }
+// Name tells the load.
+func (d Departures) Name() string { return "load " + strconv.FormatFloat(d.Load, 'f', -1, 64) }
+
+// Figures are the share in use, on average over time, and what was admitted of
+// the tasks that arrived.
+func (d Departures) Figures() []string { return append([]string{"in use"}, admissionFigures()...) }
 
 // Arrivals is about how many tasks Run will play.
-func (d Departures) Arrivals(t *Trace) int { return int((d.WarmUp + d.Lives) * d.rate(t)) }
+func (d Departures) Arrivals(t *Trace) int { return int((d.WarmUp + d.lives(t)) * d.rate(t)) }
+
+// lives is how long it measures.
+func (d Departures) lives(t *Trace) float64 { return max(d.Lives, float64(d.Least)/d.rate(t)) }
 
 // rate is how many tasks arrive in a mean lifetime, which is the unit of time.
 func (d Departures) rate(t *Trace) float64 { return d.Load * float64(t.Capacity()) / t.meanMilli() }
@@ -27,9 +35,11 @@ func (d Departures) rate(t *Trace) float64 { return d.Load * float64(t.Capacity(
 // Run plays the test.
 func (d Departures) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, tick func()) (Result, error) {
 	random := rand.New(rand.NewPCG(seed, 2))
-	rate, end := d.rate(t), d.WarmUp+d.Lives
+	rate, measured := d.rate(t), d.lives(t)
+	end := d.WarmUp + measured
 	var running lives
 	var now, area float64
+	var counts admission
 	allocated := 0
 	pass := func(to float64) { // time passes
 		if from := max(now, d.WarmUp); to > from {
@@ -53,11 +63,15 @@ func (d Departures) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64,
 		}
 		pass(min(arrival, end))
 		if arrival >= end {
-			return Result{Figures: []float64{100 * area / d.Lives / float64(t.Capacity())}}, nil
+			use := 100 * area / measured / float64(t.Capacity())
+			return Result{Figures: append([]float64{use}, counts.figures()...)}, nil
 		}
 		ok, err := s.Place(number, task)
 		if err != nil {
 			return Result{}, err
+		}
+		if now >= d.WarmUp {
+			counts.count(task, ok)
 		}
 		if ok {
 			allocated += task.Milli

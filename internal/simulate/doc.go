@@ -7,8 +7,11 @@
 //   - scheduler.go: Scheduler, what is measured, and policies as schedulers
 //   - inflation.go: a test in which tasks only come
 //   - departures.go: a test in which they come and go
+//   - admitted.go: what was admitted, by the size of tasks
+//   - sample.go: small clusters drawn from the trace
 //   - experiment.go: several schedulers, several seeds, at once
-//   - table.go, plot.go: the results for people and for programs
+//   - paired.go: the differences between schedulers, seed by seed
+//   - table.go, plot.go, loadplot.go: the results for people and for programs
 //   - nomad: Nomad's own scheduler, with and without steering
 //
 // A seed decides all that is random: the order of tasks, the times, and which

@@ -10,7 +10,11 @@ import (
 
 // Test is a way to play a trace: Inflation or Departures.
 type Test interface {
-	// Figures names what Run measures, in percent of the capacity.
+	// Name tells the test from others of its kind.
+	Name() string
+
+	// Figures names what Run measures, in percent. Tests of one kind have the
+	// same figures.
 	Figures() []string
 
 	// Arrivals is about how many tasks Run will play.
@@ -35,38 +39,85 @@ type Contender struct {
 // Experiment compares schedulers on one trace.
 type Experiment struct {
 	Trace      *Trace
-	Test       Test
+	Cases      []Case // with tests of one kind
 	Contenders []Contender
 	Seeds      []uint64
 	Workers    int    // runs at once, 1 at least
 	Tick       func() // called after every arrival, from all workers; may be nil
 }
 
-// Row is what one scheduler reached.
+// Case is a test, and the cluster on which it is played: with a Sample, every
+// seed draws its own.
+type Case struct {
+	Test   Test
+	Sample Sample
+}
+
+// Name tells the case from others of the experiment.
+func (c Case) Name() string {
+	if c.Sample == (Sample{}) {
+		return c.Test.Name()
+	}
+	return c.Sample.String() + ", " + c.Test.Name()
+}
+
+// Row is what one scheduler reached in one case.
 type Row struct {
 	Name    string
+	Test    string // the case
+	Case    Case
 	Seeds   []uint64
 	Results []Result // by seed
 }
 
+// Figures names what is measured.
+func (e Experiment) Figures() []string { return e.Cases[0].Test.Figures() }
+
 // Arrivals is about how many tasks all runs play together.
 func (e Experiment) Arrivals() int {
-	return e.Test.Arrivals(e.Trace) * len(e.Contenders) * len(e.Seeds)
+	sum := 0
+	for _, c := range e.Cases {
+		if t, err := e.Trace.Sample(c.Sample, e.Seeds[0]); err == nil { // else Run tells
+			sum += c.Test.Arrivals(t) * len(e.Contenders) * len(e.Seeds)
+		}
+	}
+	return sum
 }
 
-// Run plays all seeds with all schedulers.
+// Run plays all cases and seeds with all schedulers. The rows of a case follow
+// each other.
 func (e Experiment) Run(ctx context.Context) ([]Row, error) {
+	var rows []Row
+	for _, c := range e.Cases {
+		of, err := e.runCase(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, of...)
+	}
+	return rows, nil
+}
+
+// runCase plays one case. All schedulers see the same clusters.
+func (e Experiment) runCase(ctx context.Context, c Case) ([]Row, error) {
+	traces := make([]*Trace, len(e.Seeds))
+	for j, seed := range e.Seeds {
+		var err error
+		if traces[j], err = e.Trace.Sample(c.Sample, seed); err != nil {
+			return nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
 	rows := make([]Row, len(e.Contenders))
 	runs, ctx := errgroup.WithContext(ctx)
 	runs.SetLimit(max(1, e.Workers))
-	for i, c := range e.Contenders {
-		rows[i] = Row{Name: c.Name, Seeds: e.Seeds, Results: make([]Result, len(e.Seeds))}
+	for i, contender := range e.Contenders {
+		rows[i] = Row{Name: contender.Name, Test: c.Name(), Case: c, Seeds: e.Seeds, Results: make([]Result, len(e.Seeds))}
 		for j, seed := range e.Seeds {
 			runs.Go(func() error {
 				var err error
-				rows[i].Results[j], err = e.run(ctx, c, seed)
+				rows[i].Results[j], err = e.run(ctx, contender, c.Test, traces[j], seed)
 				if err != nil {
-					return fmt.Errorf("%s, seed %d: %w", c.Name, seed, err)
+					return fmt.Errorf("%s, %s, seed %d: %w", contender.Name, c.Name(), seed, err)
 				}
 				return nil
 			})
@@ -78,8 +129,8 @@ func (e Experiment) Run(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-func (e Experiment) run(ctx context.Context, c Contender, seed uint64) (Result, error) {
-	s, err := c.New(e.Trace, seed)
+func (e Experiment) run(ctx context.Context, c Contender, test Test, t *Trace, seed uint64) (Result, error) {
+	s, err := c.New(t, seed)
 	if err != nil {
 		return Result{}, err
 	}
@@ -87,17 +138,17 @@ func (e Experiment) run(ctx context.Context, c Contender, seed uint64) (Result, 
 	if tick == nil {
 		tick = func() {}
 	}
-	return e.Test.Run(ctx, e.Trace, s, seed, tick)
+	return test.Run(ctx, t, s, seed, tick)
 }
 
-// Mean returns a figure's mean over the seeds and its standard deviation.
+// Mean returns a figure's mean over the seeds that have it, and its standard
+// deviation.
 func (r Row) Mean(figure int) (mean, deviation float64) {
-	n := float64(len(r.Results))
+	var values []float64
 	for _, result := range r.Results {
-		mean += result.Figures[figure] / n
+		if v := result.Figures[figure]; !math.IsNaN(v) {
+			values = append(values, v)
+		}
 	}
-	for _, result := range r.Results {
-		deviation += (result.Figures[figure] - mean) * (result.Figures[figure] - mean)
-	}
-	return mean, math.Sqrt(deviation / max(1, n-1))
+	return spread(values)
 }

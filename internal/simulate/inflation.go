@@ -31,9 +31,13 @@ func (c Curve) At(arrived float64) float64 {
 	return allocated
 }
 
-// Figures are the shares in use when the capacity has arrived, and at the end.
+// Name tells how much arrives.
+func (i Inflation) Name() string { return fmt.Sprintf("inflation %.0f %%", 100*i.UpTo) }
+
+// Figures are the shares in use when the capacity has arrived, and at the end,
+// and what was admitted of the tasks that arrived.
 func (i Inflation) Figures() []string {
-	return []string{"at 100 %", fmt.Sprintf("at %.0f %%", 100*i.UpTo)}
+	return append([]string{"at 100 %", fmt.Sprintf("at %.0f %%", 100*i.UpTo)}, admissionFigures()...)
 }
 
 // Arrivals is about how many tasks Run will play.
@@ -49,6 +53,7 @@ func (i Inflation) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, 
 	capacity := float64(t.Capacity())
 	end := i.UpTo * capacity
 	var curve Curve
+	var counts admission
 	arrived, allocated := 0, 0
 	for number := 0; float64(arrived) < end; number++ {
 		if err := ctx.Err(); err != nil {
@@ -62,6 +67,7 @@ func (i Inflation) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, 
 		if err != nil {
 			return Result{}, err
 		}
+		counts.count(task, ok)
 		arrived += task.Milli
 		if ok {
 			allocated += task.Milli
@@ -69,5 +75,6 @@ func (i Inflation) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, 
 		curve = append(curve, Point{Arrived: float64(arrived) / capacity, Allocated: float64(allocated) / capacity})
 		tick()
 	}
-	return Result{Figures: []float64{100 * curve.At(1), 100 * curve[len(curve)-1].Allocated}, Curve: curve}, nil
+	use := []float64{100 * curve.At(1), 100 * curve[len(curve)-1].Allocated}
+	return Result{Figures: append(use, counts.figures()...), Curve: curve}, nil
 }

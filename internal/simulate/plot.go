@@ -45,15 +45,20 @@ func WritePlot(path, title string, rows []Row) error {
 		if err != nil {
 			return err
 		}
-		line.Color = lineColors[i%len(lineColors)]
-		line.Width = vg.Points(1.2)
-		if i >= len(lineColors) {
-			line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
-		}
+		style(line, i)
 		p.Add(line)
 		p.Legend.Add(r.Name, line)
 	}
 	return p.Save(plotWidth, plotHeight, path)
+}
+
+// style gives the i-th scheduler's line its looks.
+func style(line *plotter.Line, i int) {
+	line.Color = lineColors[i%len(lineColors)]
+	line.Width = vg.Points(1.2)
+	if i >= len(lineColors) {
+		line.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
+	}
 }
 
 // meanCurve is the mean over the seeds where all of them have a point.

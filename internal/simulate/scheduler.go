@@ -62,7 +62,7 @@ func (s Steering) NewGuide(t *Trace, seed uint64) *Guide {
 // chosen.
 func (g *Guide) Observe(r placement.Request) {
 	if g.learn != nil && g.learn.observe(r) {
-		g.SetDemand(g.learn.history.Classes())
+		g.Learn(g.learn.history.Classes())
 	}
 }
 
@@ -101,22 +101,23 @@ type learner struct {
 
 const (
 	halfLife   = 4000 // tasks
-	firstLook  = 50   // tasks
-	laterLooks = 1000 // tasks between them, at most
+	moreSeen   = 8    // looks again when it has seen an eighth more
+	laterLooks = 1000 // tasks between looks, at most
 )
 
 func newLearner() *learner {
-	return &learner{history: placement.NewHistory(halfLife * time.Second), next: firstLook}
+	return &learner{history: placement.NewHistory(halfLife * time.Second), next: 1}
 }
 
-// observe reports whether it is time to look at the history again: soon in the
-// beginning, then now and then.
+// observe reports whether it is time to look at the history again. Like the
+// planner, it does so from the first task on; later, only when the history has
+// grown by a part, since each look takes milliseconds.
 func (l *learner) observe(r placement.Request) bool {
 	l.history.Observe(r, time.Unix(int64(l.seen), 0))
 	l.seen++
 	if l.seen < l.next {
 		return false
 	}
-	l.next += min(l.next, laterLooks)
+	l.next += min(1+l.next/moreSeen, laterLooks)
 	return true
 }

@@ -138,7 +138,7 @@ func TestExperiment(t *testing.T) {
 	t.Parallel()
 	var ticks atomic.Int64
 	e := Experiment{
-		Trace: newTrace(t), Test: Inflation{UpTo: 1.3}, Seeds: []uint64{1, 2, 3}, Workers: 2,
+		Trace: newTrace(t), Cases: []Case{{Test: Inflation{UpTo: 1.3}}}, Seeds: []uint64{1, 2, 3}, Workers: 2,
 		Contenders: []Contender{contender(t, "random", false), contender(t, "fgd", true)},
 		Tick:       func() { ticks.Add(1) },
 	}
@@ -150,17 +150,20 @@ func TestExperiment(t *testing.T) {
 
 	again, err := e.Run(t.Context())
 	must.NoError(t, err)
-	must.Eq(t, rows, again, must.Sprint("a seed decides everything"))
+	var once, twice bytes.Buffer
+	must.NoError(t, WriteCSV(&once, e.Figures(), rows))
+	must.NoError(t, WriteCSV(&twice, e.Figures(), again))
+	must.Eq(t, once.String(), twice.String(), must.Sprint("a seed decides everything"))
 	must.NotEq(t, rows[0].Results[0].Curve, rows[0].Results[1].Curve)
 
 	var table, sheet bytes.Buffer
-	must.NoError(t, WriteTable(&table, e.Test.Figures(), rows))
+	must.NoError(t, WriteTable(&table, e.Figures(), rows))
 	must.StrContains(t, table.String(), "at 130 %")
 	must.Eq(t, 3, strings.Count(table.String(), "\n"))
-	must.NoError(t, WriteCSV(&sheet, e.Test.Figures(), rows))
+	must.NoError(t, WriteCSV(&sheet, e.Figures(), rows))
 	records, err := csv.NewReader(&sheet).ReadAll()
 	must.NoError(t, err)
-	must.Eq(t, []string{"scheduler", "seed", "figure", "arrived", "allocated"}, records[0])
+	must.Eq(t, []string{"scheduler", "test", "seed", "figure", "arrived", "value"}, records[0])
 	must.Greater(t, 2*3*260, len(records), must.Sprint("six curves up to 130 %, a point for each half"))
 
 	for name, start := range map[string]string{"plot.svg": "<?xml", "plot.png": "\x89PNG"} {
@@ -176,13 +179,13 @@ func TestExperimentStops(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	e := Experiment{
-		Trace: newTrace(t), Test: Departures{Load: 1, Lives: 1e9}, Seeds: []uint64{1},
+		Trace: newTrace(t), Cases: []Case{{Test: Departures{Load: 1, Lives: 1e9}}}, Seeds: []uint64{1},
 		Contenders: []Contender{contender(t, "pack", false)},
 		Tick:       func() { cancel() },
 	}
 	_, err := e.Run(ctx)
 	must.ErrorIs(t, err, context.Canceled)
-	must.ErrorContains(t, err, "pack, seed 1")
+	must.ErrorContains(t, err, "pack, load 1, seed 1")
 }
 
 func TestPlotNeedsACurve(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"text/tabwriter"
 )
@@ -12,20 +13,33 @@ import (
 // standard deviation.
 func WriteTable(w io.Writer, figures []string, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "scheduler")
-	for _, figure := range figures {
-		fmt.Fprintf(t, "\t%s", figure)
-	}
-	fmt.Fprintln(t, "\tseeds")
+	writeHead(t, "scheduler", figures)
 	for _, r := range rows {
-		fmt.Fprint(t, r.Name)
+		fmt.Fprintf(t, "%s\t%s", r.Name, r.Test)
 		for i := range figures {
 			mean, deviation := r.Mean(i)
-			fmt.Fprintf(t, "\t%.2f ± %.2f", mean, deviation)
+			writeFigure(t, "\t%.2f ± %.2f", mean, deviation)
 		}
 		fmt.Fprintf(t, "\t%d\n", len(r.Seeds))
 	}
 	return t.Flush()
+}
+
+func writeHead(w io.Writer, first string, figures []string) {
+	fmt.Fprintf(w, "%s\ttest", first)
+	for _, figure := range figures {
+		fmt.Fprintf(w, "\t%s", figure)
+	}
+	fmt.Fprintln(w, "\tseeds")
+}
+
+// writeFigure prints a figure that no run has as a dash.
+func writeFigure(w io.Writer, format string, mean, around float64) {
+	if math.IsNaN(mean) {
+		fmt.Fprint(w, "\t-")
+		return
+	}
+	fmt.Fprintf(w, format, mean, around)
 }
 
 // curveStep is the distance of the points of a curve that are written or drawn,
@@ -33,20 +47,23 @@ func WriteTable(w io.Writer, figures []string, rows []Row) error {
 const curveStep = 0.005
 
 // WriteCSV writes every run: its figures, and then its curve, if it has one,
-// with a row for each half percent of the capacity that arrived. All shares are
-// percent of the capacity.
+// with a row for each half percent of the capacity that arrived. All are percent:
+// a curve and use are of the capacity, what is admitted of what arrived. A figure
+// that a run does not have is left out.
 func WriteCSV(w io.Writer, figures []string, rows []Row) error {
 	out := csv.NewWriter(w)
-	write := func(r Row, i int, what string, arrived, allocated float64) {
+	write := func(r Row, i int, what string, arrived, value float64) {
 		_ = out.Write([]string{ // Error tells
-			r.Name, strconv.FormatUint(r.Seeds[i], 10), what, percent(arrived), percent(allocated),
+			r.Name, r.Test, strconv.FormatUint(r.Seeds[i], 10), what, percent(arrived), percent(value),
 		})
 	}
-	_ = out.Write([]string{"scheduler", "seed", "figure", "arrived", "allocated"}) // Error tells
+	_ = out.Write([]string{"scheduler", "test", "seed", "figure", "arrived", "value"}) // Error tells
 	for _, r := range rows {
 		for i, result := range r.Results {
 			for f, value := range result.Figures {
-				write(r, i, figures[f], 0, value)
+				if !math.IsNaN(value) {
+					write(r, i, figures[f], 0, value)
+				}
 			}
 			for _, p := range result.Curve.thin() {
 				write(r, i, "curve", 100*p.Arrived, 100*p.Allocated)

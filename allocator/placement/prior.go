@@ -1,0 +1,45 @@
+package placement
+
+// The prior demand, in tasks: so many that ask for a whole GPU, and so many that
+// ask for a part of one, spread over so many sizes.
+const (
+	priorWhole  = 2.0
+	priorShares = 2.0
+	priorSizes  = 8
+)
+
+// priorCPU is the CPU that goes with a GPU's memory in the prior demand, as a part
+// of what the cluster has free for each GPU.
+const priorCPU = 0.75
+
+// Learn says what tasks have asked so far; the weights are numbers of tasks, as
+// those of History are. While there are few, they say little about the tasks to
+// come, so tasks of all sizes are added, a handful in all, which soon hardly count.
+// As with SetDemand, scores are computed again, so call it when there is more to
+// learn from, not for every task.
+func (p *Placer) Learn(seen []Class) {
+	p.SetDemand(seen)
+	p.learned = true
+}
+
+// prior is what is expected of a cluster of which nothing is known but its nodes.
+func (p *Placer) prior() []Class {
+	cpu, mib, gpus := 0, 0, 0
+	for i := range p.nodes {
+		cpu += p.nodes[i].spec.CPU
+		mib += p.nodes[i].size
+		gpus += len(p.nodes[i].gpus)
+	}
+	if mib == 0 {
+		return nil
+	}
+	cpu, mib = int(priorCPU*float64(cpu)/float64(gpus)), mib/gpus
+	prior := []Class{{Request: Request{CPU: cpu, Asks: []Ask{{Whole: true}}}, Weight: priorWhole}}
+	for i := 1; i < priorSizes; i++ {
+		prior = append(prior, Class{
+			Request: Request{CPU: cpu * i / priorSizes, Asks: []Ask{{MiB: max(1, mib*i/priorSizes)}}},
+			Weight:  priorShares / (priorSizes - 1),
+		})
+	}
+	return prior
+}
