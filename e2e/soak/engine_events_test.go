@@ -80,13 +80,23 @@ func (o *observer) listRunning(ctx context.Context, m *machine) ([]livingContain
 		if err != nil || !got.State.Running {
 			continue // it has ended meanwhile
 		}
-		since, err := time.Parse(time.RFC3339Nano, got.State.StartedAt)
+		since, err := startedAt(got)
 		if err != nil {
 			return nil, err
 		}
 		living = append(living, livingContainer{containerOf(m, c.ID, strings.TrimPrefix(got.Name, "/"), c.Labels), since})
 	}
 	return living, nil
+}
+
+// startedAt is when a container began to run. A daemon that was killed while it started the
+// container does not know; it was not before the container was created.
+func startedAt(c container.InspectResponse) (time.Time, error) {
+	since, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
+	if err == nil && since.IsZero() {
+		since, err = time.Parse(time.RFC3339Nano, c.Created)
+	}
+	return since, err
 }
 
 // containerOf reads the labels. The attempt is "<allocation>/<task>/<number>".
