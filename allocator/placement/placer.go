@@ -111,7 +111,7 @@ func (p *Placer) Node(id string) (Node, bool) {
 }
 
 // SetDemand says what future tasks will ask. Only policies that look at
-// fragmentation, stranding, scarcity or room use it. Scores are made anew, so call it
+// fragmentation, stranding, scarcity or room use it. Scores are computed again, so call it
 // when the demand has changed, not for every task.
 func (p *Placer) SetDemand(classes []Class) {
 	p.demand, p.learned = slices.Clone(classes), false
