@@ -24,6 +24,7 @@ type fate int
 const (
 	undecided fate = iota
 	running        // its container runs
+	ended          // its container has ended, and Nomad may still ask how
 	over           // it has to be brought to its end
 )
 
@@ -33,7 +34,7 @@ const (
 // start. What has no container then will never have one, and what has one that never
 // ran will not run. Nomad may still repeat the start, which takes custody and claims
 // again. A container that has ended is left for a while to Nomad, which wants to know
-// how. One that runs is the dangling loop's business.
+// how; it holds no units any more. One that runs is the dangling loop's business.
 func (k *keeper) fateOf(ctx context.Context, a attempt, now time.Time) (fate, error) {
 	if a.Over {
 		return over, nil
@@ -52,7 +53,7 @@ func (k *keeper) fateOf(ctx context.Context, a attempt, now time.Time) (fate, er
 	case len(containers) == 0 || now.Sub(k.since) >= orphanAge:
 		return over, nil
 	default:
-		return undecided, nil
+		return ended, nil
 	}
 }
 
@@ -134,6 +135,8 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	switch is, err := k.fateOf(looking, a, now); {
 	case err != nil || is == undecided:
 		return err
+	case is == ended:
+		return k.release(ctx, a)
 	case is == running:
 		// A start that was cut short has left them. Until they are gone, Nomad cannot remove the allocation's directory.
 		return k.staging.Remove(a.ID)

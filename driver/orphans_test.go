@@ -41,7 +41,8 @@ func TestSweep(t *testing.T) {
 		{"container gone with the node", time.Hour, time.Minute, false, "", false, true},
 		{"container gone, start under way elsewhere", time.Hour, 0, false, "", true, false},
 		{"running", time.Hour, time.Hour, false, "running", false, false},
-		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, false},
+		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, true},
+		{"exited, start under way elsewhere", time.Hour, time.Minute, false, "exited", true, false},
 		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,6 +76,33 @@ func TestSweep(t *testing.T) {
 			must.Eq(t, c.settled, len(w.claims()) == 0)
 		})
 	}
+}
+
+// A container that has ended holds no units, however often the plugin begins again before Nomad asks how it ended.
+func TestUnitsOfAnEndedContainerAreReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	must.NoError(t, w.engine.Stop(t.Context(), "c1", "", 0))
+
+	d = w.boot()
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	eventually(t, func() bool {
+		s.keeper.sweep(t.Context(), time.Now().Add(2*residueAge))
+		return len(w.claims()) == 0
+	})
+	must.Eq(t, 1, w.engine.count())
+	must.NoError(t, d.RecoverTask(handle))
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.Eq(t, 143, (<-results).ExitCode)
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
 }
 
 // A start that is cut short by the plugin's end leaves what it has staged. While that is there, Nomad cannot remove the
