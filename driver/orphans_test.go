@@ -107,7 +107,7 @@ func TestUnitsOfAnEndedContainerAreReleased(t *testing.T) {
 
 // A start that is cut short by the plugin's end leaves what it has staged. While that is there, Nomad cannot remove the
 // allocation's directory.
-func TestStagedSourcesOfARunningContainerAreRemoved(t *testing.T) {
+func TestStagedSourcesOfAnEarlierProcessAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	k := &keeper{
@@ -129,10 +129,16 @@ func TestStagedSourcesOfARunningContainerAreRemoved(t *testing.T) {
 	staged, err := k.staging.Stage("x", 0, held)
 	must.NoError(t, err)
 
-	k.tenancy.sole(time.Now())
-	k.sweep(t.Context(), time.Now().Add(residueAge/2))
+	other := newTenancy(w.stateDir)
+	other.sole(time.Now())
+	k.sweep(t.Context(), time.Now())
 	must.DirExists(t, staged, must.Sprint("an earlier process may be about to start the container"))
-	k.sweep(t.Context(), time.Now().Add(2*residueAge))
+	other.end()
+	must.NoError(t, k.custody.take(t.Context(), "x"))
+	k.sweep(t.Context(), time.Now())
+	must.DirExists(t, staged, must.Sprint("a start of this process needs it"))
+	k.custody.giveUp("x")
+	k.sweep(t.Context(), time.Now())
 	must.DirNotExists(t, staged)
 	must.SliceLen(t, 1, w.engine.running())
 }
