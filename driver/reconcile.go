@@ -153,6 +153,13 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 	return released, errors.Join(failed...)
 }
 
+// isYoung reports whether this process will soon be able to prove that a claim was left
+// behind: it is the only one, and has not been that for long.
+func (k *keeper) isYoung(now time.Time) bool {
+	since, alone := k.tenancy.sole(now)
+	return alone && now.Sub(since) < residueAge
+}
+
 // release gives back a claim that has no container, no record and no task, and reports
 // whether it did. A record that cannot be read tells nothing: then the containers decide,
 // and the record is removed with the claim.
