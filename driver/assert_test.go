@@ -33,7 +33,7 @@ func (w *world) usurp(other allocator.Owner, containers ...string) (d *driver, t
 	return d, task.ID
 }
 
-// Two tasks that run on the same units are told of, and none is ended.
+// Two tasks that run on the same units are reported, and none is ended.
 func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -46,8 +46,8 @@ func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 }
 
 // A claim that an old copy of the table brought back, and whose container is gone, is
-// released, and the running task has its own claim again at once. Nobody has to choose
-// between the two.
+// released, and the running task has its own claim again at once: there is nothing to choose
+// between.
 func TestClaimInTheWayWithoutAContainerIsReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

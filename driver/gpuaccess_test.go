@@ -54,7 +54,7 @@ func TestContainerHasTheNodesOfItsGPUs(t *testing.T) {
 	must.Eq(t, []string{"/dev/nvidia1", "/dev/nvidia0", "/dev/nvidiactl"}, paths(build(t, observer).Host.Devices))
 }
 
-// Where one node leads to all GPUs, CUDA programs are told which are theirs.
+// Where one node leads to all GPUs, a variable names those of the task to CUDA programs.
 func TestContainerOnAHostWithOneNodeForAllGPUs(t *testing.T) {
 	t.Parallel()
 	o := newOrder(t, ``, ``, slice(gpuA, 1))

@@ -17,7 +17,7 @@ func TestFaultOfTheNodeIsNoted(t *testing.T) {
 	uvm := fmt.Errorf("%w: error gathering device information while adding custom device \"/dev/nvidia-uvm\": no such file", docker.ErrStart)
 	for name, c := range map[string]struct {
 		fail  error
-		gpus  []allocator.GPUID // that are told to be at fault
+		gpus  []allocator.GPUID // at fault
 		wants string
 	}{
 		"nvidia-uvm is missing": {fail: uvm, gpus: []allocator.GPUID{gpuA, gpuB}, wants: "nvidia-modprobe"},

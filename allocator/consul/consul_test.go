@@ -102,8 +102,8 @@ func TestStore_explains_answers(t *testing.T) {
 	}
 }
 
-// What Consul does not understand is told in its own words, as what a community server
-// says of a namespace: it is no outage, and nothing is waited for.
+// The error of a request that Consul does not understand has its own words, as what a
+// community server says of a namespace. It does not count as an outage.
 func TestStore_says_what_Consul_does_not_understand(t *testing.T) {
 	t.Parallel()
 	const words = `Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature`

@@ -14,7 +14,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// A GPU that takes no new task gives no units to people either, and claim says why.
+// A GPU that takes no new task gives no units to claim either, and the error says why.
 func TestClaim_of_a_GPU_that_takes_no_task(t *testing.T) {
 	t.Parallel()
 	state := allocator.GPUState{Node: "gpu-node-1", MemoryMiB: 23028, UnitMiB: 1024, Units: 21}

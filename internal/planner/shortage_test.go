@@ -76,8 +76,8 @@ func TestAsksOfWhatWaitsAreApart(t *testing.T) {
 	must.MapLen(t, 2, gpus)
 }
 
-// A card has less memory than the size by which it is sold: a constraint that asks for
-// that size is told what there is.
+// A card has less memory than the size by which it is sold: a plan for a constraint with
+// that size says what there is.
 func TestMemoryThatNoGPUHas(t *testing.T) {
 	t.Parallel()
 	wants := func(target, value string) *api.RequestedDevice {
