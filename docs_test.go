@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -87,4 +89,24 @@ func exampleTable(t *testing.T) allocator.Store {
 	container := "9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0"
 	must.NoError(t, table.Running(t.Context(), model, first, container, []allocator.GPUID{gpu}))
 	return store
+}
+
+// No card has 16 GiB: those that are sold as such have between 15109 and 16376 MiB. An
+// example compares memory in MiB, below the size by which a card is sold.
+func TestExamplesCompareMemoryInMiB(t *testing.T) {
+	t.Parallel()
+	inGiB := regexp.MustCompile(`(?s)\$\{device\.attr\.memory\}[^}]{0,200}"\d+ ?(GiB|GB|G)"`)
+	var seen int
+	for _, dir := range []string{"docs", "example", "README.md"} {
+		must.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" && filepath.Ext(path) != ".hcl" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			must.False(t, inGiB.Match(text), must.Sprint(path))
+			seen++
+			return err
+		}))
+	}
+	must.Greater(t, 10, seen)
 }

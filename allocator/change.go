@@ -36,7 +36,22 @@ func distinct(gpus []GPUID) []GPUID { return slices.Compact(slices.Sorted(slices
 // all the GPUs at one moment: those that stay as they are must still be so when
 // the others are written.
 func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
-	gpus = distinct(gpus)
+	err := t.changeAll(ctx, distinct(gpus), decide)
+	if errors.Is(err, errUndecided) {
+		return fmt.Errorf("claims of GPUs %v in %s: %w", gpus, t.place(), err)
+	}
+	return err
+}
+
+// place names the store in messages.
+func (t *Table) place() string {
+	if named, ok := t.store.(fmt.Stringer); ok {
+		return named.String()
+	}
+	return "the allocation table"
+}
+
+func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	if len(gpus) == 1 {
 		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*order) []error {
 			return t.changeOne(ctx, gpus[0], batch)

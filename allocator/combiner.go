@@ -3,6 +3,7 @@ package allocator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
@@ -48,7 +49,7 @@ func (c *combiner) once(ctx context.Context, gpu GPUID, mine *order, makeAll fun
 	case <-mine.lead:
 	case <-ctx.Done():
 		if c.withdraw(gpu, mine) {
-			return ctx.Err()
+			return fmt.Errorf("%w: an earlier change of this process has no answer yet: %w", errUndecided, ctx.Err())
 		}
 		select { // too late: it is under way, or it leads
 		case err := <-mine.done:

@@ -111,7 +111,7 @@ func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Co
 			return err
 		}
 		if err := pause.wait(ctx); err != nil {
-			return err
+			return fmt.Errorf("key %s: %w", key, err)
 		}
 	}
 	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)

@@ -28,6 +28,9 @@ type Ledger struct {
 	// Fence counts the releases that found nothing to release.
 	Fence uint64 `json:"fence,omitempty"`
 
+	// StartFaults are the failures since a container last ran, nil if there is none.
+	StartFaults *StartFaults `json:"start_faults,omitempty"`
+
 	unknown fields
 }
 
@@ -220,6 +223,7 @@ func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (cha
 	}
 	claim.State, claim.Container, claim.RunningAt = Running, container, now
 	l.put(mark, claim)
+	l.StartFaults = nil
 	return true, nil
 }
 

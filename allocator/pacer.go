@@ -2,6 +2,8 @@ package allocator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -15,6 +17,10 @@ const (
 	// maxPause bounds a pause whatever a round takes.
 	maxPause = 500 * time.Millisecond
 )
+
+// errUndecided marks the error of a change whose caller's time was up while it waited,
+// and not while the store was asked: the store's own error would name the store.
+var errUndecided = errors.New("not changed in time")
 
 // pacer pauses between the rounds of a change that others get ahead of. A round
 // is its measure, so that it fits any store and any load.
@@ -38,6 +44,6 @@ func (p *pacer) wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("%w: others keep changing it: %w", errUndecided, ctx.Err())
 	}
 }

@@ -123,7 +123,7 @@ func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 			return err
 		}
 		if err := pause.wait(ctx); err != nil {
-			return err
+			return fmt.Errorf("key %s: %w", key, err)
 		}
 	}
 	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)

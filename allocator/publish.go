@@ -70,7 +70,7 @@ func put[T state](ctx context.Context, store Store, key string, decide func(old 
 			return err
 		}
 		if err := pause.wait(ctx); err != nil {
-			return err
+			return fmt.Errorf("key %s: %w", key, err)
 		}
 	}
 	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)

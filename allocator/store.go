@@ -5,8 +5,8 @@ import "context"
 // Store keeps versioned values under keys. The table puts its rules over it.
 // Every method returns an error that matches ErrUnavailable if the store
 // cannot answer, ErrDenied if it refuses, and ErrClosed after Close. Its
-// methods may be called concurrently. A store may be a Leaser as well. storetest
-// has the conformance suite.
+// methods may be called concurrently. A store may be a Leaser as well, and a
+// fmt.Stringer that names it in messages. storetest has the conformance suite.
 type Store interface {
 	// Get returns the entry under key as of now, never a stale one. A key
 	// that does not exist has version 0 and a nil value.

@@ -180,6 +180,34 @@ func TestRecoveryActionDecidesInPlaceOfXids(t *testing.T) {
 	})
 }
 
+// What is wrong with a GPU is wrong with its MIG instances: they have no driver and no
+// fabric of their own.
+func TestInstancesShareTheConditionOfTheirGPU(t *testing.T) {
+	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
+		h100 := fakenvml.NewGPU(1, "NVIDIA H100 80GB HBM3", 81559)
+		h100.MIGMode = "on"
+		instance := fakenvml.NewMIG(1, "NVIDIA H100 80GB HBM3 MIG 3g.40gb", 40448)
+		instance.More = map[string]string{"gpu_instance": "1", "compute_instance": "0"}
+		h100.MIG = []fakenvml.GPU{instance}
+		set := func(recovery, fabric, rows string) {
+			h100.More["recovery_action"], h100.More["fabric"], h100.More["remapped_rows"] = recovery, fabric, rows
+			m.Set(machine(h100))
+		}
+		set("0", "completed", "well")
+		h := realNVML(t, m, quick())
+		s := h.fingerprint()
+		s.until(health(instance.UUID, ""))
+		set("1", "completed", "well")
+		s.until(health(instance.UUID, "the driver asks for a reset of the GPU"))
+		set("0", "not_started", "well")
+		s.until(health(instance.UUID, "start nvidia-fabricmanager"))
+		set("0", "completed", "pending")
+		s.until(health(instance.UUID, "a defective memory row waits to be replaced"))
+		set("0", "completed", "well")
+		s.until(health(instance.UUID, ""))
+	})
+}
+
 // An operator who names critical Xids overrules the driver.
 func TestCriticalXidsOutrankTheRecoveryAction(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ type holdings struct {
 	cordon  *allocator.Cordon
 	unitMiB uint64 // of the units that claims hold
 	of      int    // units that the GPU was divided into when last claimed
+	faults  *allocator.StartFaults
 
 	tasks  []allocator.Claim // of Nomad's tasks
 	people []allocator.Claim // of people outside Nomad, who have units or want some
@@ -26,7 +27,7 @@ func holdingsOf(g allocator.GPU, known bool, now time.Time) holdings {
 	if g.Ledger == nil {
 		return h
 	}
-	h.unitMiB, h.of = g.Ledger.UnitMiB, len(g.Ledger.Units)
+	h.unitMiB, h.of, h.faults = g.Ledger.UnitMiB, len(g.Ledger.Units), g.Ledger.StartFaults
 	for _, claim := range g.Claims() {
 		switch {
 		case claim.Expired(now), claim.State == allocator.Reserved:

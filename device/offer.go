@@ -106,6 +106,8 @@ func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 		g.health = g.record.reason(set.probation)
 	case held.stuck() != "":
 		g.health = held.stuck()
+	case held.faults.Rest(now) != "":
+		g.health = held.faults.Rest(now)
 	case held.spoilt:
 		g.health = "its claims in the allocation table cannot be read, so no task can start on it; `nomad-gpu-mem doctor` says why"
 	case held.cordon != nil:

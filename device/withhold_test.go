@@ -2,10 +2,12 @@ package device
 
 import (
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/allocator/storetest"
 )
 
 func TestWithheldUnits(t *testing.T) {
@@ -107,4 +109,26 @@ func TestStuckContainer(t *testing.T) {
 
 	must.NoError(t, s.table.Release(t.Context(), ownerOf("c"), "first", []allocator.GPUID{"GPU-1"}))
 	must.Eq(t, "", s.polls(Config{}, 1).health)
+}
+
+// A GPU on which starts fail for the node's fault is not offered for a while, and comes
+// back by itself.
+func TestGPURestsAfterFailedStarts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	epoch := allocator.WithClock(func() time.Time { return time.Unix(1, 0) })
+	s.table = allocator.NewTable(storetest.NewMemory(), epoch)
+	fail := func() {
+		must.NoError(t, s.table.StartFailed(t.Context(), []allocator.GPUID{"GPU-1"}, "load nvidia-uvm"))
+	}
+	fail()
+	fail()
+	must.Eq(t, "", s.polls(Config{}, 1).health)
+	fail()
+	g := s.polls(Config{}, 1)
+	must.Eq(t, 0, g.healthyUnits())
+	must.StrContains(t, g.health, "load nvidia-uvm")
+	must.Eq(t, g.health, s.polls(Config{}, 2).health, must.Sprint("each new text would be a change of the node"))
+	i := story(t, Config{}, s.reading(1), s.reading(301))
+	must.Eq(t, "", i.offered[0].health)
 }

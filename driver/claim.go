@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/nomad/plugins/drivers"
+
 	"nomad-gpu-mem/allocator"
 )
 
@@ -33,7 +35,7 @@ func (s *start) claim() error {
 		if last = err; !worthWaiting(err) {
 			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", forAuthor(err, s.task.Namespace))
 		}
-		if s.releaseLeftBehind(ctx, err) {
+		if s.plugin.releaseLeftBehind(ctx, s.services.keeper, s.task, err) {
 			continue
 		}
 		if reason := err.Error(); reason != told {
@@ -60,21 +62,21 @@ func (s *start) takeUnits(ctx context.Context) error {
 	return s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)
 }
 
-// releaseLeftBehind looks whether anybody stands behind the claims that are in the
-// way, and reports whether some are out of it now.
-func (s *start) releaseLeftBehind(ctx context.Context, err error) bool {
-	var held *allocator.HeldError
-	if !errors.As(err, &held) {
-		return false
+// releaseLeftBehind releases the claims that keep a task from its units and whose own tasks
+// are proven gone. It reports whether there were any.
+func (p *Plugin) releaseLeftBehind(ctx context.Context, k *keeper, task *drivers.TaskConfig, err error) bool {
+	any := false
+	for _, held := range heldErrors(err) {
+		released, err := k.reconcile(ctx, held.GPU, time.Now())
+		if err != nil {
+			p.logger.Warn("cannot find out whether the tasks that hold a GPU's units are there", "gpu", held.GPU, "error", err)
+		}
+		for _, claim := range released {
+			p.announcer.tell(task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.NameFor(task.Namespace)))
+		}
+		any = any || len(released) > 0
 	}
-	released, err := s.services.keeper.reconcile(ctx, held.GPU, time.Now())
-	if err != nil {
-		s.plugin.logger.Warn("who holds the units in the way cannot be found out", "gpu", held.GPU, "error", err)
-	}
-	for _, claim := range released {
-		s.plugin.announcer.tell(s.task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.NameFor(s.task.Namespace)))
-	}
-	return len(released) > 0
+	return any
 }
 
 // minClaimTime is what one try may take even if claim_timeout is 0.
@@ -108,68 +110,4 @@ func (s *start) markRunning(container string) error {
 	}
 	s.plugin.logger.Warn("the claim does not name its container yet", "task_id", s.task.ID, "error", err)
 	return nil
-}
-
-// assertLoop repeats the claims of the tasks that run. Nothing changes as long as
-// the table has them; after it was wiped or restored from an old copy they are
-// written again. A collision is shown and nothing is killed.
-func (p *Plugin) assertLoop(s *services) {
-	every(p.ctx, p.pace.assert, func() { p.assertAll(s) })
-}
-
-func (p *Plugin) assertAll(s *services) {
-	for _, h := range p.tasks.all() {
-		if h.running() && h.seen.Load() {
-			p.assert(s, h)
-		}
-	}
-}
-
-// assert confirms the claim of a task that is seen to run, and tells if that is not
-// possible.
-func (p *Plugin) assert(s *services, h *handle) {
-	if len(h.bookings) == 0 {
-		return
-	}
-	err := h.confirmClaim(s.table)
-	switch {
-	case h.ctx.Err() != nil || !h.isNews(err):
-	case err == nil:
-		p.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
-	case errors.Is(err, allocator.ErrSuperseded):
-		p.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
-	case errors.Is(err, allocator.ErrHeld):
-		p.logger.Error("two tasks use the same GPU memory: the table gives the units of a running task to another", "task_id", h.task.ID, "error", err)
-		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; stop one of the two: "+
-			forAuthor(err, h.task.Namespace).Error())
-	default:
-		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
-	}
-}
-
-// isNews notes how the last try to confirm the claim went, and reports whether that is
-// another way than the one before: what lasts is told once.
-func (h *handle) isNews(err error) bool {
-	h.claimMu.Lock()
-	defer h.claimMu.Unlock()
-	trouble := ""
-	if err != nil {
-		trouble = err.Error()
-	}
-	news := trouble != h.trouble
-	h.trouble = trouble
-	return news
-}
-
-// confirmClaim writes the claim as it should be, on each GPU by itself, unless the task is being destroyed:
-// a claim written after its release would never end.
-func (h *handle) confirmClaim(table Table) error {
-	h.claimMu.Lock()
-	defer h.claimMu.Unlock()
-	if h.over {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
-	defer cancel()
-	return table.Assert(ctx, ownerOf(h.task), h.attempt().inTable(), h.container, h.bookings)
 }

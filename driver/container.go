@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -26,6 +27,12 @@ type order struct {
 	plainRuntime string                 // of a container whose GPUs come by CDI, where the job names none
 	pool         string                 // CPUs that tasks without cores of their own share; empty: not known
 	files        []*drivers.MountConfig // hosts and resolv.conf written for a group's network
+	root         string                 // of the host's devices; empty: "/"
+}
+
+// hostDevices is where devices are looked for.
+func (o *order) hostDevices() hostDevices {
+	return hostDevices{root: cmp.Or(o.root, "/"), allowed: o.settings.AllowedDevices}
 }
 
 // build turns the order into Docker's terms. The remarks are for the task's owner: what
@@ -96,7 +103,7 @@ func (o *order) gpuAccess() gpuAccess {
 	if o.observes() {
 		return gpuAccess{observer: o.settings.GPUObserver.env()}
 	}
-	return gpuAccess{bookings: o.bookings, way: o.injection, seesAll: o.job.Privileged || hostDevices{root: "/"}.sharesGPUs()}
+	return gpuAccess{bookings: o.bookings, way: o.injection, seesAll: o.job.Privileged || o.hostDevices().sharesGPUs()}
 }
 
 // hasGPU reports whether the task holds GPU memory.

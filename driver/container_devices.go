@@ -12,7 +12,7 @@ import (
 // devices hands host devices to the container: those that the job asks for, none of
 // which may be of an NVIDIA GPU, those of device plugins, and those of the GPUs that were booked or are observed.
 func (b *blueprint) devices() error {
-	host := hostDevices{root: "/", allowed: b.settings.AllowedDevices}
+	host := b.hostDevices()
 	for _, d := range b.job.Devices {
 		mappings, err := d.mappings(host)
 		if err != nil {

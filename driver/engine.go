@@ -55,6 +55,7 @@ type Table interface {
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
 	Assert(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, container string, bookings []allocator.Booking) error
 	Stuck(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
+	StartFailed(ctx context.Context, gpus []allocator.GPUID, reason string) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Inspect(ctx context.Context, gpu allocator.GPUID) (allocator.GPU, error)
 	Node(ctx context.Context, name string) (allocator.NodeState, error)

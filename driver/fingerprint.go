@@ -80,7 +80,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 	switch {
 	case way == byNone && injection(s.settings.GPUInjection) != byEither:
 		unusable = fmt.Sprintf("gpu_injection = %q is not possible: %s", s.settings.GPUInjection, strings.Join(missing, "; "))
-	case way != byNone && errors.Is(before.table, allocator.ErrDenied):
+	case way != byNone && lasting(before.table):
 		unusable = fmt.Sprintf("tasks cannot claim GPU memory: %v", before.table)
 	}
 	if unusable != "" {
@@ -108,10 +108,25 @@ func (s *services) checkStaging() error {
 // change of the node.
 func (l *looks) look(fault error) {
 	same := fault != nil && l.table != nil &&
-		errors.Is(fault, allocator.ErrDenied) == errors.Is(l.table, allocator.ErrDenied)
+		lasting(fault) == lasting(l.table)
 	if !same {
 		l.table = fault
 	}
+}
+
+// lasting reports whether a fault of the table fails each start, as a token without rights
+// does, or a namespace that Consul does not have. A start waits for a table that does not
+// answer.
+func lasting(fault error) bool {
+	if fault == nil {
+		return false
+	}
+	for _, passing := range []error{allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrClosed, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(fault, passing) {
+			return false
+		}
+	}
+	return true
 }
 
 // tableFault returns why a task could not claim GPU memory; nil if it could. Consul

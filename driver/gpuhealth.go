@@ -26,7 +26,7 @@ func (k *keeper) checkHealth(ctx context.Context, gpus []allocator.GPUID, now ti
 		if err != nil {
 			return unlessUnreadable(err)
 		}
-		reason := withdrawn(node, gpu, state)
+		reason := allocator.GPU{ID: gpu, State: state}.Withdrawn(node)
 		if reason == "" {
 			continue
 		}
@@ -36,20 +36,6 @@ func (k *keeper) checkHealth(ctx context.Context, gpus []allocator.GPUID, now ti
 		return fmt.Errorf("%w: GPU %s: %s", errUnhealthy, gpu, reason)
 	}
 	return nil
-}
-
-// withdrawn says why the device plugin of this node offers no unit of a GPU. It is empty
-// if it offers some, and for a GPU that another node reports.
-func withdrawn(node allocator.NodeState, gpu allocator.GPUID, state allocator.GPUState) string {
-	switch {
-	case state.Node != node.Name:
-		return ""
-	case node.Lacks(gpu):
-		return "NVML does not find it any more"
-	case state.Health != "" && len(state.Unhealthy) >= state.Units:
-		return state.Health
-	}
-	return ""
 }
 
 // unlessUnreadable ignores a state that cannot be read: it proves nothing of a GPU.

@@ -25,21 +25,26 @@ const strayAge = 2 * time.Minute
 func (p *Plugin) reconcileLoop(s *services) {
 	s.keeper.tenancy.sole(time.Now()) // from now on it counts
 	var bulletin bulletin
-	every(p.ctx, p.pace.assert, func() {
-		round := s.keeper.compare(p.ctx, time.Now())
-		news, over := bulletin.after(append(round, toTasks(round, p.tasks.all())...))
-		if p.ctx.Err() != nil {
-			return
+	every(p.ctx, p.pace.assert, func() { p.reconcileRound(s, &bulletin) })
+}
+
+func (p *Plugin) reconcileRound(s *services, bulletin *bulletin) {
+	round, released := s.keeper.compare(p.ctx, time.Now())
+	if released {
+		p.assertAll(s) // what was released may have had the units of a running task
+	}
+	news, over := bulletin.after(append(round, toTasks(round, p.tasks.all())...))
+	if p.ctx.Err() != nil {
+		return
+	}
+	for _, r := range news {
+		p.tell(r)
+	}
+	for _, r := range over {
+		if r.task == nil {
+			p.logger.Info("no longer so", "gpu", r.gpu, "was", r.text)
 		}
-		for _, r := range news {
-			p.tell(r)
-		}
-		for _, r := range over {
-			if r.task == nil {
-				p.logger.Info("no longer so", "gpu", r.gpu, "was", r.text)
-			}
-		}
-	})
+	}
 }
 
 // tell tells the operator, or the task that a remark is for.
@@ -52,19 +57,19 @@ func (p *Plugin) tell(r remark) {
 }
 
 // compare makes one round over this node's GPUs. It releases the claims that were left
-// behind and returns what there is to tell.
-func (k *keeper) compare(ctx context.Context, now time.Time) []remark {
+// behind, reports whether there were any, and returns what there is to tell.
+func (k *keeper) compare(ctx context.Context, now time.Time) (all []remark, released bool) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	node, err := k.table.Node(ctx, k.home.host)
 	if errors.Is(err, allocator.ErrUnavailable) {
-		return notCompared("with what the device plugin lists", "", err)
+		return notCompared("with what the device plugin lists", "", err), false
 	}
 	gpus := k.home.gpus(node.GPUs)
 	if len(gpus) == 0 {
-		return nil
+		return nil, false
 	}
-	all := notCompared("with what the device plugin lists", "", err)
+	all = notCompared("with what the device plugin lists", "", err)
 	if err == nil {
 		all = silence(k.home.host, node, now)
 	}
@@ -74,10 +79,11 @@ func (k *keeper) compare(ctx context.Context, now time.Time) []remark {
 	for _, gpu := range gpus {
 		view, err := k.view(ctx, gpu, reports, now)
 		view.strays = strays
+		released = released || view.released
 		all = append(all, notCompared("with what runs here", gpu, err)...)
 		all = append(all, view.remarks()...)
 	}
-	return all
+	return all, released
 }
 
 // notCompared is the remark on what could not be found out, if there is an error.
@@ -91,12 +97,13 @@ func notCompared(with string, gpu allocator.GPUID, err error) []remark {
 
 // view looks at one GPU, after what was left behind on it is released.
 func (k *keeper) view(ctx context.Context, gpu allocator.GPUID, reports bool, now time.Time) (outlook, error) {
-	_, failed := k.reconcile(ctx, gpu, now)
+	released, failed := k.reconcile(ctx, gpu, now)
+	view := outlook{gpu: allocator.GPU{ID: gpu}, released: len(released) > 0}
 	found, err := k.table.Inspect(ctx, gpu)
 	if err != nil {
-		return outlook{gpu: allocator.GPU{ID: gpu}}, err // it is why the other failed, too
+		return view, err // it is why the other failed, too
 	}
-	view := outlook{gpu: found}
+	view.gpu = found
 	for _, claim := range found.Claims() {
 		if k.home.whose(gpu, claim) == anothers {
 			view.anothers = append(view.anothers, claim)
@@ -151,6 +158,13 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 		failed = append(failed, err)
 	}
 	return released, errors.Join(failed...)
+}
+
+// isYoung reports whether this process will soon be able to prove that a claim was left
+// behind: it is the only one, and has not been that for long.
+func (k *keeper) isYoung(now time.Time) bool {
+	since, alone := k.tenancy.sole(now)
+	return alone && now.Sub(since) < residueAge
 }
 
 // releaseClaim gives back a claim that has no container, no record and no task, and reports

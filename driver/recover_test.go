@@ -244,24 +244,6 @@ func TestClaimsAreAsserted(t *testing.T) {
 	w.nothingLeft()
 }
 
-func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.boot()
-	task := w.task(``, slice(gpuA, 3))
-	handle, _, err := d.StartTask(task)
-	must.NoError(t, err)
-	d.kill()
-	other := allocator.Owner{Job: "other", Task: "t", Alloc: "another-alloc"}
-	must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
-	must.NoError(t, w.table.Claim(t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 3)}))
-
-	d = w.boot()
-	must.NoError(t, d.RecoverTask(handle))
-	eventually(t, func() bool { return d.told("gives this running task's GPU memory to another task") })
-	must.SliceLen(t, 1, w.engine.running())
-}
-
 // A claim that cannot be confirmed for long is told of once, and so is its end.
 func TestTroubleWithAClaimIsToldOnce(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,7 @@ type outlook struct {
 	gpu      allocator.GPU     // its state is zero if this node's device plugin does not report it now
 	anothers []allocator.Claim // that are other nodes'
 	strays   []Found           // containers that run on it, and that no task stands behind
+	released bool              // a claim was left behind on it
 }
 
 // remarks compares the claims on a GPU with what runs on it.

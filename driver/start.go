@@ -54,6 +54,7 @@ func (p *Plugin) startTask(start *start) (*drivers.TaskHandle, *drivers.DriverNe
 	}
 	if start.order != nil {
 		s.images.drop(start.order.image.ID, task.ID, time.Now())
+		start.noteFault(err)
 	}
 	p.announcer.tell(task, "Task was not started: "+err.Error())
 	// Nomad looks at the error itself, not at what it wraps.

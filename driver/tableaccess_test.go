@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,35 @@ func TestReadOnlyTokenMakesTheDriverUnhealthy(t *testing.T) {
 	last := <-prints
 	must.Eq(t, drivers.HealthStateHealthy, last.Health)
 	must.StrContains(t, last.HealthDescription, "the token lacks write")
+}
+
+// A fault that fails each start makes the driver unhealthy, whatever it is; one that
+// starts wait for does not.
+func TestFaultsOfTheTable(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault  error
+		health drivers.HealthState
+	}{
+		"a namespace of another edition": {errors.New("Namespaces are a Consul Enterprise feature"), drivers.HealthStateUnhealthy},
+		"the token is unknown":           {fmt.Errorf("ACL not found: %w", allocator.ErrDenied), drivers.HealthStateUnhealthy},
+		"the file is damaged":            {fmt.Errorf("file x: %w", allocator.ErrUnreadable), drivers.HealthStateUnhealthy},
+		"no answer":                      {fmt.Errorf("waiting: %w", context.DeadlineExceeded), drivers.HealthStateHealthy},
+		"too many connections":           {fmt.Errorf("429: %w", allocator.ErrUnavailable), drivers.HealthStateHealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.store.Fail(c.fault)
+			prints, err := w.boot().Fingerprint(t.Context())
+			must.NoError(t, err)
+			first := <-prints
+			must.Eq(t, c.health, first.Health)
+			must.StrContains(t, first.HealthDescription, c.fault.Error())
+			w.store.Fail(nil)
+			must.Eq(t, drivers.HealthStateHealthy, (<-prints).Health)
+		})
+	}
 }
 
 // silentTable answers once, and then no more.

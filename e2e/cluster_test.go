@@ -38,13 +38,16 @@ type cluster struct {
 
 // startCluster brings a cluster up in a slot of its own, with these GPUs.
 func startCluster(gpus fakenvml.State, settings ...string) (*cluster, error) {
-	slot, err := claimSlot()
-	if err != nil {
-		return nil, err
-	}
 	run, err := os.MkdirTemp("", "gpu-mem-e2e-")
 	if err != nil {
 		return nil, err
+	}
+	if run, err = filepath.EvalSymlinks(run); err != nil { // as the scripts name it
+		return nil, err
+	}
+	slot, err := claimSlot(run)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(run))
 	}
 	state := filepath.Join(run, "gpus.state")
 	if err := gpus.Write(state); err != nil {

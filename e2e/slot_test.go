@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
 )
 
 // The slots that clusters of tests use: 0 is that of `make demo`, and those that follow
@@ -17,9 +21,9 @@ const (
 )
 
 // claimSlot returns the number of a cluster that no other one on this machine has, and
-// whose ports are free. It claims the slot by making the bridge of the cluster's engine,
-// which the cluster's end removes.
-func claimSlot() (int, error) {
+// whose ports are free. It claims the slot for the cluster in the run directory by making
+// the bridge of the cluster's engine, which the cluster's end removes.
+func claimSlot(run string) (int, error) {
 	var refusal string
 	for slot := firstSlot; slot <= lastSlot; slot++ {
 		bridge := fmt.Sprintf("gpumem%d", slot)
@@ -27,7 +31,10 @@ func claimSlot() (int, error) {
 			refusal = strings.TrimSpace(string(out))
 			continue
 		}
-		err := portsFree(slot)
+		err := exec.Command("ip", "link", "set", bridge, "alias", run).Run()
+		if err == nil {
+			err = portsFree(slot)
+		}
 		if err == nil {
 			return slot, nil
 		}
@@ -54,4 +61,16 @@ func portsFree(slot int) error {
 		}
 	}
 	return nil
+}
+
+// A slot has one cluster: the scripts of another run directory neither take it nor remove
+// its bridges.
+func TestSlotBelongsToOneRunDirectory(t *testing.T) {
+	t.Parallel()
+	out := output(t, exec.Command(filepath.Join("..", "scripts", "alone.sh"), filepath.Join("testdata", "slot.sh"), t.TempDir()))
+	must.StrContains(t, out, "after another's down: gpumem7 gpunomad7\n")
+	must.StrContains(t, out, "error: slot 7 is in use by the cluster in ")
+	must.StrContains(t, out, "after its own down:\n")
+	must.StrContains(t, out, "free again\n")
+	must.StrNotContains(t, out, "another's up succeeded")
 }

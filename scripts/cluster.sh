@@ -29,6 +29,7 @@ choose_store() {
 
 up() {
   need_root
+  need_slot
   choose_store
   step "Debian packages"
   "$scripts/deps.sh"

@@ -70,6 +70,7 @@ up() {
 
 our_interfaces() {
   local name
+  slot_is_free || return 0
   for name in "gpumem$GPU_MEM_SLOT" "gpunomad$GPU_MEM_SLOT"; do
     ! ip link show "$name" >/dev/null 2>&1 || say "$name" # not in /sys, which may be another namespace's
   done

@@ -9,13 +9,14 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-bridge=gpumem$GPU_MEM_SLOT
 address=10.213.$GPU_MEM_SLOT.1/24
 socket=$GPU_MEM_RUN/docker.sock
 export DOCKER_HOST=unix://$socket
 
 make_bridge() {
+  need_slot
   ip link show "$bridge" >/dev/null 2>&1 || ip link add "$bridge" type bridge
+  ip link set "$bridge" alias "$GPU_MEM_RUN"
   ip address replace "$address" dev "$bridge"
   ip link set "$bridge" up
 }
@@ -150,7 +151,7 @@ stop() {
   daemon_stop containerd
   our_mounts docker | xargs -r umount
   our_mounts containerd | xargs -r umount
-  ip link delete "$bridge" 2>/dev/null || true
+  [[ $(slot_owner) != "$GPU_MEM_RUN" ]] || ip link delete "$bridge"
   rm -f "$socket"
   say "Docker engine: stopped"
 }

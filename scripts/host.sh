@@ -13,7 +13,7 @@ forwarding=/proc/sys/net/ipv4/ip_forward
 addresses=/var/lib/cni
 namespaces=/run/netns
 subnet=10.214.$GPU_MEM_SLOT
-bridge=gpunomad$GPU_MEM_SLOT
+nomad_bridge=gpunomad$GPU_MEM_SLOT
 
 # One cluster at a time reads or writes the notes; no lock file is left.
 lock() { exec 8</run && flock 8; }
@@ -81,7 +81,8 @@ is_last() { [[ -d $notes ]] && ! compgen -G "$notes/slot.*" >/dev/null; }
 
 restore() {
   local table
-  ip link delete "$bridge" 2>/dev/null || true
+  slot_is_free || return 0 # all of it is another cluster's
+  ip link delete "$nomad_bridge" 2>/dev/null || true
   for table in filter nat; do end_addresses "$table"; done
   rm -f "$addresses/networks/nomad/$subnet".*
   lock

@@ -103,6 +103,24 @@ our_mounts() {
   awk -v prefix="$GPU_MEM_RUN/$1" 'index($2, prefix) == 1 { print $2 }' /proc/self/mounts | sort -r
 }
 
+# The slot belongs to the run directory that its bridge has as alias. Scripts of other run
+# directories leave the bridge, and all else of the slot, as it is.
+bridge=gpumem$GPU_MEM_SLOT
+
+# slot_owner: the run directory; empty if there is no bridge, or one without an alias.
+slot_owner() { ip link show "$bridge" 2>/dev/null | sed -n 's/^ *alias //p'; }
+
+# slot_is_free: true if no cluster has the slot, or this one, or one whose directory is gone.
+slot_is_free() {
+  local owner
+  owner=$(slot_owner)
+  [[ -z $owner || $owner == "$GPU_MEM_RUN" || ! -d $owner ]]
+}
+
+need_slot() {
+  slot_is_free || die "slot $GPU_MEM_SLOT is in use by the cluster in $(slot_owner): set GPU_MEM_SLOT to another number, or stop that cluster with GPU_MEM_RUN=$(slot_owner)"
+}
+
 usage() {
   printf 'usage: %s %s\n' "$(basename "$0")" "$1" >&2
   exit 2

@@ -9,13 +9,15 @@ scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 free_slot() {
   local slot
   for slot in {60..99}; do
-    ! ip link add "gpumem$slot" type bridge 2>/dev/null || { echo "$slot" && return; }
+    ip link add "gpumem$slot" type bridge 2>/dev/null || continue
+    ip link set "gpumem$slot" alias "$GPU_MEM_RUN" && echo "$slot"
+    return
   done
   return 1
 }
 
-GPU_MEM_SLOT=$(free_slot) || { echo "error: no free slot: is this root?" >&2 && exit 1; }
-GPU_MEM_RUN=$(mktemp -d /var/tmp/gpu-mem.XXXXXX)
+GPU_MEM_RUN=$(realpath "$(mktemp -d /var/tmp/gpu-mem.XXXXXX)")
+GPU_MEM_SLOT=$(free_slot) || { rmdir "$GPU_MEM_RUN"; echo "error: no free slot: is this root?" >&2 && exit 1; }
 GPU_MEM_GPUS=fake
 GPU_MEM_FAKE_STATE=$scripts/gpus/two.state
 export GPU_MEM_SLOT GPU_MEM_RUN GPU_MEM_GPUS GPU_MEM_FAKE_STATE

@@ -3,6 +3,7 @@ package consul_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -98,6 +99,39 @@ func TestStore_explains_answers(t *testing.T) {
 				must.StrNotContains(t, err.Error(), secret)
 			}
 		})
+	}
+}
+
+// The error of a request that Consul does not understand has its own words, as what a
+// community server says of a namespace. It does not count as an outage.
+func TestStore_says_what_Consul_does_not_understand(t *testing.T) {
+	t.Parallel()
+	const words = `Invalid query parameter: "ns" - Namespaces are a Consul Enterprise feature`
+	store, address := answering(t, secret, status(http.StatusBadRequest, words))
+	for name, call := range calls(store) {
+		err := call(t.Context())
+		must.ErrorContains(t, err, words, must.Sprint(name))
+		must.ErrorContains(t, err, address)
+		for _, other := range []error{allocator.ErrUnavailable, allocator.ErrDenied, allocator.ErrConflict} {
+			must.False(t, errors.Is(err, other))
+		}
+	}
+}
+
+// A connection that breaks, as at a server's limit of connections, counts as an outage
+// whatever the request was.
+func TestStore_broken_connection(t *testing.T) {
+	t.Parallel()
+	store, address := answering(t, secret, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	})
+	for name, call := range calls(store) {
+		err := call(t.Context())
+		must.ErrorIs(t, err, allocator.ErrUnavailable, must.Sprint(name))
+		must.ErrorContains(t, err, address)
 	}
 }
 

@@ -73,6 +73,9 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
+// String names the store in messages.
+func (s *Store) String() string { return "Consul at " + s.address }
+
 // Close ends the calls in progress and the connections.
 func (s *Store) Close() error {
 	s.close()

@@ -41,6 +41,9 @@ func New(path string) *Store {
 	return s
 }
 
+// String names the store in messages.
+func (s *Store) String() string { return "file " + s.path }
+
 // Close ends the calls in progress, except those that write already.
 func (s *Store) Close() error {
 	s.close()

@@ -175,6 +175,15 @@ func notReady(err error) string {
 	return ""
 }
 
+// NotReady says what to do if a start failed because the node's GPU driver or container toolkit is not ready; empty if it failed
+// for something else, or for what the job asks for.
+func NotReady(err error) (remedy string) {
+	if !errors.Is(err, ErrStart) && !errors.Is(err, ErrDeviceMissing) || isJobsFault(err) {
+		return ""
+	}
+	return notReady(err)
+}
+
 // isJobsFault reports whether the daemon failed to start a container for what the job asks for: it would do so again. What it
 // says of a hook is not the job's: those come from the runtime's configuration.
 func isJobsFault(err error) bool {

@@ -90,3 +90,29 @@ func TestRecoverable(t *testing.T) {
 	must.False(t, Recoverable(ErrRuntimeMissing))
 	must.False(t, Recoverable(nil))
 }
+
+// What is wrong with the node is said with what to do about it, and is not taken for the
+// fault of a job that happens to use the same words.
+func TestNotReadySaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for text, remedy := range map[string]string{
+		"nvidia-container-cli.real: insufficient privileges to read device list from NVIDIA_VISIBLE_DEVICES envvar": "accept-nvidia-visible-devices-envvar-when-unprivileged",
+		`error gathering device information while adding custom device "/dev/nvidia-uvm": no such file`:             "nvidia-modprobe -u",
+		"nvidia-container-cli: initialization error: nvml error: driver/library version mismatch":                   "reboot the node",
+		"nvidia-container-cli: initialization error: driver not loaded":                                             "nvidia-smi",
+		"CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=0":                                    "nvidia-ctk cdi list",
+		"driver failed programming external connectivity: port is already allocated":                                "",
+		`exec: "/dev/nvidia-uvm": executable file not found in $PATH`:                                               "",
+		"unable to find user nvidia-uvm: no matching entries in passwd file":                                        "",
+	} {
+		err := fmt.Errorf("%w: %s", ErrStart, text)
+		got := NotReady(err)
+		if remedy == "" {
+			must.Eq(t, "", got, must.Sprint(text))
+			continue
+		}
+		must.StrContains(t, got, remedy)
+	}
+	must.Eq(t, "", NotReady(errors.New("driver not loaded")), must.Sprint("not of a start"))
+	must.Eq(t, "", NotReady(nil))
+}

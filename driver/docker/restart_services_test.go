@@ -21,7 +21,7 @@ func ownEngine(t *testing.T, settings ...string) (c *Client, control func(verb s
 	t.Helper()
 	run, err := os.MkdirTemp("/var/tmp", "gpu-mem-restart.") // short, for a socket's path
 	must.NoError(t, err)
-	env := slices.Concat(os.Environ(), settings, []string{"GPU_MEM_RUN=" + run, "GPU_MEM_SLOT=" + strconv.Itoa(freeSlot(t))})
+	env := slices.Concat(os.Environ(), settings, []string{"GPU_MEM_RUN=" + run, "GPU_MEM_SLOT=" + strconv.Itoa(freeSlot(t, run))})
 	script := func(name string, args, further []string) {
 		cmd := exec.Command("../../scripts/"+name, args...)
 		cmd.Env = append(slices.Clone(env), further...)
@@ -38,11 +38,13 @@ func ownEngine(t *testing.T, settings ...string) (c *Client, control func(verb s
 	return newClient(t, Config{Endpoint: "unix://" + run + "/docker.sock", InfraImage: os.Getenv("GPU_MEM_TEST_PAUSE_IMAGE")}), control
 }
 
-// freeSlot claims a number that no other engine on this machine uses, by the bridge that the engine will have.
-func freeSlot(t *testing.T) int {
+// freeSlot claims a number that no other engine on this machine uses, for the engine in the run directory, by the bridge that the engine will have.
+func freeSlot(t *testing.T, run string) int {
 	t.Helper()
 	for slot := 100; slot < 200; slot++ {
-		if exec.Command("ip", "link", "add", fmt.Sprintf("gpumem%d", slot), "type", "bridge").Run() == nil {
+		bridge := fmt.Sprintf("gpumem%d", slot)
+		if exec.Command("ip", "link", "add", bridge, "type", "bridge").Run() == nil {
+			must.NoError(t, exec.Command("ip", "link", "set", bridge, "alias", run).Run())
 			return slot
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"os/exec"
 	"time"
 
@@ -99,8 +98,15 @@ func (c *claimCommand) run(ctx context.Context, command []string) error {
 	if client == nil {
 		return usageError{errors.New("Nomad must be asked who has the units: give --nomad-address or NOMAD_ADDR")}
 	}
-	return c.app.onGPU(ctx, c.table, c.gpu, func(ctx context.Context, table *allocator.Table, gpu allocator.GPU) error {
-		h, err := c.request(ctx, table, gpu, mib)
+	return c.app.changeTable(ctx, c.table, func(table *allocator.Table, snapshot *allocator.Snapshot) error {
+		gpu, err := named(snapshot.GPUs, c.gpu)
+		if err == nil {
+			err = claimable(snapshot, gpu, c.app.Now())
+		}
+		if err != nil {
+			return err
+		}
+		h, err := c.request(ctx, table, gpu, mib, c.app.holder(len(command) > 0))
 		if err != nil {
 			return err
 		}
@@ -147,28 +153,24 @@ type holding struct {
 }
 
 // request does the first phase's part in the table.
-func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu allocator.GPU, mib uint64) (*holding, error) {
+func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu allocator.GPU, mib uint64, holder string) (*holding, error) {
 	unit := gpu.State.UnitMiB
 	if unit == 0 {
-		return nil, fmt.Errorf("no device plugin offers GPU %s", gpu.ID)
+		return nil, withHealth(fmt.Errorf("GPU %s is not offered", gpu.ID), gpu)
 	}
 	count := (mib + unit - 1) / unit
 	if count > uint64(gpu.State.Units) {
 		return nil, fmt.Errorf("GPU %s has %d units of %d MiB, %d are wanted", gpu.ID, gpu.State.Units, unit, count)
 	}
-	user := c.app.Getenv("USER")
-	if user == "" {
-		user = fmt.Sprintf("uid %d", os.Getuid())
-	}
 	h := &holding{table: table, gpu: gpu.ID, mib: count * unit, owner: allocator.Owner{
-		Job: outsideJob, Task: user, Alloc: newHoldID(), NodeName: gpu.State.Node,
+		Job: outsideJob, Task: holder, Alloc: newHoldID(), NodeName: gpu.State.Node,
 	}}
 	h.slice = allocator.Booking{GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, TotalMiB: gpu.State.MemoryMiB}
 	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.Room{
 		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
 	})
 	if errors.Is(err, allocator.ErrNoRoom) {
-		return nil, err
+		return nil, withHealth(err, gpu)
 	}
 	if err != nil {
 		return nil, c.table.explainChange(err)

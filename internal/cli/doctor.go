@@ -27,6 +27,7 @@ const doctorLong = `Look for what is wrong in the allocation table, and mend it 
   unreadable    a value that cannot be read
   dead node     a node that has lost its lease, or is silent
   version skew  a node with another version than this program
+  gone GPU      the state of a GPU that no node has found for a day; minor
 
 Each finding says what is seen, why it is wrong and what would mend it. What can
 be told depends on who was asked: the table always; Nomad if its address is
@@ -41,7 +42,7 @@ on its way. A node without a lease is dead once it has been silent for 10.
 one, or does it with --yes. What changed meanwhile is left alone.`
 
 const doctorExit = `Exit codes: as all commands, and
-  5  something is wrong, and was not mended`
+  5  something is wrong, and was not mended; minor findings do not count`
 
 // doctorSchema is the version of doctorReport as JSON.
 const doctorSchema = 1
@@ -213,8 +214,12 @@ func describe(f doctor.Finding) string {
 	if len(where) == 0 {
 		where = []string{clean(f.Key)}
 	}
+	kind := strings.ToUpper(string(f.Kind))
+	if f.Minor {
+		kind += " (minor)"
+	}
 	return fmt.Sprintf("%s  %s\n  seen: %s\n  why:  %s\n  do:   %s\n",
-		strings.ToUpper(string(f.Kind)), strings.Join(where, ", "), clean(f.What), clean(f.Why), clean(f.Do))
+		kind, strings.Join(where, ", "), clean(f.What), clean(f.Why), clean(f.Do))
 }
 
 // findingsError says that something is wrong and was not mended.
@@ -225,7 +230,7 @@ func (e *findingsError) Error() string { return count(e.left, "finding") + " not
 func unhealthy(report doctorReport) error {
 	left := 0
 	for _, found := range report.Findings {
-		if !found.Fixed {
+		if !found.Fixed && !found.Minor {
 			left++
 		}
 	}

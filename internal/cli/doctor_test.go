@@ -104,3 +104,19 @@ func TestDoctor_of_a_table_that_is_well(t *testing.T) {
 	must.Eq(t, ExitFailure, code)
 	must.StrContains(t, errs, "127.0.0.1:1")
 }
+
+// A task of a disconnected node may come back, so its claim is no leak before Nomad calls
+// the allocation lost.
+func TestDoctor_of_a_disconnected_node(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[string]string{"unknown": "0 findings", "running": "0 findings", "lost": "Nomad has lost its node"} {
+		b, nomad := oneGPUTable(t), startNomad(t)
+		b.store.put(t, allocator.NodeKey("gpu-node-1"), `{"name":"gpu-node-1","version":"`+version.Version+`","last_seen":"`+now.Format(time.RFC3339)+`"}`)
+		task := owner("chat", "serve", "1b2c3d4e", "gpu-node-1")
+		b.ago(time.Hour).claim(task, allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 4)})
+		nomad.allocs = append(nomad.allocs, allocation(task.Alloc, status, 0, 1, 2, 3))
+		_, out, _ := b.store.run(t, "doctor", "--fix", "--json=false", "--nomad-address", nomad.URL)
+		must.StrContains(t, out, want, must.Sprint(status))
+		must.Eq(t, 1, b.claims(), must.Sprint(status))
+	}
+}

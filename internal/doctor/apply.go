@@ -13,6 +13,7 @@ type Table interface {
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	PurgeKey(ctx context.Context, key string) error
 	PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(allocator.Claim) bool) error
+	PurgeGPU(ctx context.Context, gpu allocator.GPUID, updatedAt time.Time) error
 }
 
 var _ Table = (*allocator.Table)(nil)
@@ -27,6 +28,8 @@ func (r Remedy) Apply(ctx context.Context, table Table) error {
 		return table.PurgeKey(ctx, r.key)
 	case PurgeNode:
 		return table.PurgeNode(ctx, r.node, r.lastSeen, r.spare)
+	case PurgeGPU:
+		return table.PurgeGPU(ctx, r.gpu, r.lastSeen)
 	default:
 		return fmt.Errorf("no remedy %q", r.Action)
 	}

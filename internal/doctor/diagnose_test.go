@@ -306,6 +306,11 @@ func TestPurgeSparesTasksThatMayRun(t *testing.T) {
 	for name, change := range map[string]func(*clinic){
 		"Nomad says so":      elsewhere,
 		"the engine says so": func(c *clinic) { c.nomad = nil },
+		"another Nomad's node": func(c *clinic) {
+			elsewhere(c)
+			unknown(c)
+			c.nomad.Nodes = map[string]bool{"other": true}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,4 +328,27 @@ func TestPurgeSparesTasksThatMayRun(t *testing.T) {
 			must.Len(t, 1, snapshot.GPUs[0].Claims())
 		})
 	}
+}
+
+// A node that was renamed is not lost: its finding says where its GPUs are now.
+func TestRenamedNodeIsNamed(t *testing.T) {
+	t.Parallel()
+	c := newClinic(t)
+	node := allocator.NodeState{Name: "host-1", Version: "1.0.0", GPUs: []allocator.GPUID{gpu}}
+	must.NoError(t, c.table(noon).PutNode(t.Context(), node))
+	later := noon.Add(time.Hour)
+	node.Name = "host-2"
+	must.NoError(t, c.table(later).PutNode(t.Context(), node))
+	must.NoError(t, c.table(later).PutGPU(t.Context(), gpu, allocator.GPUState{Node: "host-2", UnitMiB: 1024, Units: 8, MemoryMiB: 8192}))
+	found := c.diagnose(later)
+	must.Len(t, 1, found)
+	must.Eq(t, doctor.DeadNode, found[0].Kind)
+	must.StrContains(t, found[0].What, "its GPU GPU-1 is reported by node host-2 now: was it replaced or renamed?")
+	must.False(t, found[0].Remedy.Safe)
+	must.NoError(t, found[0].Remedy.Apply(t.Context(), c.table(later)))
+	snapshot, err := c.table(later).Snapshot(t.Context())
+	must.NoError(t, err)
+	must.Len(t, 1, snapshot.Nodes)
+	must.Eq(t, "host-2", snapshot.GPUs[0].State.Node)
+	must.Len(t, 1, snapshot.GPUs[0].Claims())
 }

@@ -90,9 +90,9 @@ func (e Evidence) isForeign(claim allocator.Claim) bool {
 }
 
 // mayLive reports whether Nomad or this machine's engine says that the claim's task may
-// run.
+// run, or that they cannot know: it is another cluster's.
 func (e Evidence) mayLive(claim allocator.Claim) bool {
-	if e.Local.runs(claim) {
+	if e.Local.runs(claim) || e.isForeign(claim) {
 		return true
 	}
 	alloc, known := e.Nomad.allocs()[claim.Alloc]

@@ -21,6 +21,7 @@ const (
 	SharedName Kind = "shared name"  // two machines with one host name
 	Overclaim  Kind = "overclaim"    // claims that exceed a GPU's memory
 	Skew       Kind = "version skew" // a node with another version than the rest
+	GoneGPU    Kind = "gone GPU"     // the state of a GPU that no node has any more
 )
 
 // Finding is one thing that is wrong.
@@ -28,11 +29,12 @@ type Finding struct {
 	Kind   Kind            `json:"kind"`
 	Node   string          `json:"node,omitempty"`
 	GPU    allocator.GPUID `json:"gpu,omitempty"`
-	Task   string          `json:"task,omitempty"` // job, task and allocation
-	Key    string          `json:"key,omitempty"`  // of the table
-	What   string          `json:"what"`           // what is seen
-	Why    string          `json:"why"`            // why that is wrong, and what it costs
-	Do     string          `json:"do"`             // what would mend it
+	Task   string          `json:"task,omitempty"`  // job, task and allocation
+	Key    string          `json:"key,omitempty"`   // of the table
+	Minor  bool            `json:"minor,omitempty"` // it harms no task and no plan
+	What   string          `json:"what"`            // what is seen
+	Why    string          `json:"why"`             // why that is wrong, and what it costs
+	Do     string          `json:"do"`              // what would mend it
 	Remedy Remedy          `json:"remedy"`
 }
 
@@ -46,7 +48,7 @@ type Remedy struct {
 	gpu      allocator.GPUID
 	key      string
 	node     string
-	lastSeen time.Time
+	lastSeen time.Time                  // of a node or a GPU
 	spare    func(allocator.Claim) bool // claims that a purge leaves alone
 }
 
@@ -58,4 +60,5 @@ const (
 	Release   Action = "release"    // one claim on one GPU
 	PurgeKey  Action = "purge key"  // that cannot be read
 	PurgeNode Action = "purge node" // with its GPUs and their claims
+	PurgeGPU  Action = "purge GPU"  // that is gone and has no claims
 )

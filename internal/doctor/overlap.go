@@ -31,7 +31,7 @@ func overlaps(e Evidence) (found []Finding) {
 				f := Finding{Kind: Overlap, Node: alloc.NodeName, GPU: gpu, Task: owner}
 				found = append(found, f.givenTwice(task.Units[gpu], given[gpu])...)
 				if e.Now.Sub(task.Since) >= grace {
-					found = append(found, f.heldBy(e.heldByOthers(table[gpu], id, name))...)
+					found = append(found, f.heldBy(e.heldByOthers(table[gpu], id, name), e.Local)...)
 				}
 			}
 		}
@@ -58,13 +58,17 @@ func (f Finding) givenTwice(units allocator.UnitSet, given map[int]string) (foun
 }
 
 // heldBy are the findings on units of a task that the table gives to others.
-func (f Finding) heldBy(others []allocator.Claim) (found []Finding) {
+func (f Finding) heldBy(others []allocator.Claim, local *Local) (found []Finding) {
 	for _, claim := range others {
 		f.Key = allocator.ClaimsKey(f.GPU)
 		f.What = fmt.Sprintf("Nomad has given units %s to it, and the table to %s", claim.Units, claim.Owner)
 		f.Why = "the one cannot start, or both use the same memory"
 		f.Do = "stop one of the two; what runs asserts its claim by itself within a minute"
-		if claim.State == allocator.Held {
+		switch {
+		case claim.State != allocator.Held && local.provesGone(claim):
+			f.What += ", of which no container is on this node"
+			f.Do = fmt.Sprintf("wait a minute: the task driver releases a claim without a container; if it stays, stop allocation %s", claim.Alloc)
+		case claim.State == allocator.Held:
 			f.Do = fmt.Sprintf("give the units back with `nomad-gpu-mem release %s`, or stop the task", claim.Alloc)
 		}
 		found = append(found, f)

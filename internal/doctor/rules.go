@@ -23,7 +23,7 @@ const (
 func Diagnose(e Evidence) []Finding {
 	var all []Finding
 	for _, rule := range []func(Evidence) []Finding{
-		unreadable, overlaps, leaks, phantoms, squatters, overclaims, deadNodes, nameless, sharedNames, blind, skews,
+		unreadable, overlaps, leaks, phantoms, squatters, overclaims, deadNodes, nameless, sharedNames, blind, skews, goneGPUs,
 	} {
 		all = append(all, rule(e)...)
 	}

@@ -106,7 +106,7 @@ type picture struct {
 	freed map[string]bool                     // IDs of allocations that a new version of the job replaces
 	busy  map[string][]*structs.AllocListStub // by node
 	table map[allocator.GPUID]allocator.GPU
-	dead  map[string]bool // host names of nodes whose device plugin is gone
+	hosts map[string]allocator.NodeState // what device plugins said of their nodes, by host name
 }
 
 func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
@@ -114,7 +114,7 @@ func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
 		cluster: cluster, job: job, freed: freed,
 		busy:  map[string][]*structs.AllocListStub{},
 		table: map[allocator.GPUID]allocator.GPU{},
-		dead:  map[string]bool{},
+		hosts: map[string]allocator.NodeState{},
 	}
 	for _, alloc := range cluster.Allocs {
 		if holds(alloc) && !freed[alloc.ID] {
@@ -128,7 +128,7 @@ func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
 		p.table[gpu.ID] = gpu
 	}
 	for _, node := range cluster.Table.Nodes {
-		p.dead[node.Name] = cluster.Table.Liveness(node) == allocator.Dead
+		p.hosts[node.Name] = node
 	}
 	return p
 }
@@ -171,6 +171,9 @@ func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) p
 	g := placement.GPU{
 		ID: d.Name, Model: textOf(d, "model"), UnitMiB: numberOf(d, "memory_unit"), Units: len(d.Instances), Data: spec,
 	}
+	if known.State.UnitMiB == uint64(g.UnitMiB) { // the table knows some seconds before Nomad does
+		spec.avoid = spec.avoid.Union(known.State.Unhealthy)
+	}
 	taken := spec.avoid
 	for _, claim := range known.Claims() {
 		own := claim.State == allocator.Reserved && claim.IsOf(*p.job.Namespace, *p.job.ID)
@@ -188,10 +191,18 @@ func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) p
 		g.Out = "its claims cannot be read"
 	case len(known.Claims()) > 0 && known.Ledger.UnitMiB != uint64(g.UnitMiB):
 		g.Out = "has claims in units of another size"
-	case p.dead[known.State.Node]:
+	case p.isDead(known.State.Node):
 		g.Out = "its device plugin is gone"
+	default:
+		g.Out = known.Withdrawn(p.hosts[known.State.Node])
 	}
 	return g
+}
+
+// isDead reports whether the device plugin on a host has lost its lease.
+func (p *picture) isDead(host string) bool {
+	node, known := p.hosts[host]
+	return known && p.cluster.Table.Liveness(node) == allocator.Dead
 }
 
 // gpuData is what a placement.GPU carries.

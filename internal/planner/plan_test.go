@@ -460,3 +460,45 @@ func TestDistinctHostsOfAGroup(t *testing.T) {
 		})
 	}
 }
+
+// The table knows within a second what Nomad learns from its client up to ten seconds
+// later: a GPU that is lost, whose units are withheld, or whose node does not find it.
+func TestTheTableKnowsOfALossBeforeNomad(t *testing.T) {
+	t.Parallel()
+	first := allocator.GPUID(nomadtest.UUID(0, 0))
+	all := make(allocator.UnitSet, 0, 22)
+	for unit := range 22 {
+		all = append(all, unit)
+	}
+	for name, test := range map[string]struct {
+		health    string
+		unhealthy allocator.UnitSet
+		node      []allocator.GPUID // that it lists
+		units     int               // that the job wants
+		missing   int
+	}{
+		"well":           {node: []allocator.GPUID{first}, units: 20},
+		"lost":           {health: "NVML no longer reports this GPU", unhealthy: all, node: []allocator.GPUID{first}, units: 1, missing: 1},
+		"not found":      {node: []allocator.GPUID{}, units: 1, missing: 1},
+		"units withheld": {health: "memory in use", unhealthy: all[12:], node: []allocator.GPUID{first}, units: 13, missing: 1},
+		"units left":     {health: "memory in use", unhealthy: all[12:], node: []allocator.GPUID{first}, units: 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			state := table()
+			must.NoError(t, state.PutNode(t.Context(), allocator.NodeState{Name: "host-0", GPUs: test.node}))
+			must.NoError(t, state.PutGPU(t.Context(), first, allocator.GPUState{
+				Node: "host-0", UnitMiB: 1024, Units: 22, Health: test.health, Unhealthy: test.unhealthy,
+			}))
+			cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, a10()), Table: snapshot(t, state)}
+			p := plan(t, newJob("job", test.units), cluster, shortlist())
+			must.Eq(t, test.missing, p.Missing())
+			for _, r := range p.Reservations {
+				must.NoError(t, state.Reserve(t.Context(), r.Owner, planner.ReservationTime, r.Rooms))
+			}
+			for _, claim := range snapshot(t, state).GPUs[0].Claims() {
+				must.SliceEmpty(t, claim.Units.Intersect(test.unhealthy))
+			}
+		})
+	}
+}

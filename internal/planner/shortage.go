@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
 
 	"nomad-gpu-mem/allocator/placement"
@@ -74,10 +75,26 @@ func (p *planning) refusal(w *wanted, r placement.Request, node placement.Node) 
 			return w.judge.gpu(d, a.device)
 		})
 		if !allowed {
-			return fmt.Sprintf("no GPU that task %q allows", a.task.Name)
+			return fmt.Sprintf("no GPU that task %q allows%s", a.task.Name, largest(node, a))
 		}
 	}
 	return ""
+}
+
+// largest says how much memory there is where an ask wants more: cards are sold by a size
+// that they do not quite have.
+func largest(node placement.Node, a ask) string {
+	wantsMemory := slices.ContainsFunc(a.device.Constraints, func(c *api.Constraint) bool { return c.LTarget == "${device.attr.memory}" })
+	most := 0
+	for _, d := range node.Data.(*structs.Node).NodeResources.Devices {
+		if isOurs(d.Vendor + "/" + d.Type) {
+			most = max(most, numberOf(d, "memory"))
+		}
+	}
+	if !wantsMemory || most == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (the largest has %d MiB of memory)", most)
 }
 
 // miss is how near an ask came to a place.

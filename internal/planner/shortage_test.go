@@ -3,6 +3,7 @@ package planner_test
 import (
 	"testing"
 
+	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/shoenig/test/must"
 
@@ -73,4 +74,21 @@ func TestAsksOfWhatWaitsAreApart(t *testing.T) {
 		gpus[d.Name] = true
 	}
 	must.MapLen(t, 2, gpus)
+}
+
+// A card has less memory than the size by which it is sold: a plan for a constraint with
+// that size says what there is.
+func TestMemoryThatNoGPUHas(t *testing.T) {
+	t.Parallel()
+	wants := func(target, value string) *api.RequestedDevice {
+		device := ask(1)
+		device.Constraints = []*api.Constraint{api.NewConstraint(target, ">=", value)}
+		return device
+	}
+	cluster := planner.Cluster{Nodes: nomadtest.Nodes(2, a10(), gpuSpec{Model: "NVIDIA T4", Units: 15, UnitMiB: 1024})}
+	s := short(t, plan(t, newJob("j", 1, asking(wants("${device.attr.memory}", "24 GiB"))), cluster, shortlist()))
+	must.Eq(t, []string{`2 nodes: no GPU that task "main" allows (the largest has 22528 MiB of memory)`}, s.Why)
+	must.Eq(t, 0, plan(t, newJob("j", 1, asking(wants("${device.attr.memory}", "22000 MiB"))), cluster, shortlist()).Missing())
+	s = short(t, plan(t, newJob("j", 1, asking(wants("${device.attr.units}", "99"))), cluster, shortlist()))
+	must.Eq(t, []string{`2 nodes: no GPU that task "main" allows`}, s.Why)
 }

@@ -1,0 +1,84 @@
+package allocator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// StartFaults counts the starts of tasks in a row that failed because the node was not
+// ready to give the GPU to a container: its driver or its container toolkit was not. NVML
+// reads such a GPU well, and Nomad would place task after task there.
+type StartFaults struct {
+	Count  int       `json:"count"`
+	Last   time.Time `json:"last"`
+	Reason string    `json:"reason"`
+}
+
+const (
+	// faultsInARow is how many starts must fail: one may have come during an upgrade.
+	faultsInARow = 3
+	// firstRest is for how long a GPU is then not offered; it doubles with each further
+	// failure, up to longestRest.
+	firstRest   = 5 * time.Minute
+	longestRest = time.Hour
+	// faultsForgotten is after which time without a start a failure no longer counts.
+	faultsForgotten = 2 * longestRest
+	// longestReason bounds the reason, in bytes: it has to find room in the ledger.
+	longestReason = 240
+)
+
+// StartFailed records on these GPUs, on each by itself, that a start failed because the
+// node was not ready. The next container that runs there ends the count.
+func (t *Table) StartFailed(ctx context.Context, gpus []GPUID, reason string) error {
+	now := t.now()
+	return t.changeEach(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
+		l.startFailed(reason, now)
+		return true, nil
+	})
+}
+
+func (l *Ledger) startFailed(reason string, now time.Time) {
+	faults := StartFaults{Count: 1, Last: now, Reason: cutReason(reason)}
+	if old := l.StartFaults; old != nil && old.isCurrent(now) {
+		faults.Count = old.Count + 1
+	}
+	l.StartFaults = &faults
+}
+
+// cutReason bounds what a reason takes in JSON.
+func cutReason(reason string) string {
+	reason = strings.ToValidUTF8(reason, string(utf8.RuneError))
+	room := longestReason
+	for at, r := range reason {
+		if room -= jsonRuneLen(r); room < 0 {
+			return reason[:at] + "…"
+		}
+	}
+	return reason
+}
+
+// isCurrent reports whether the failures still count. Those from the future are of a clock
+// that was wrong.
+func (f StartFaults) isCurrent(now time.Time) bool {
+	return now.Sub(f.Last) <= faultsForgotten && !f.Last.After(now.Add(ClockSkew))
+}
+
+// Rest says why the GPU should not be offered now, "" if it should.
+func (f *StartFaults) Rest(now time.Time) string {
+	if f == nil || f.Count < faultsInARow || !f.isCurrent(now) {
+		return ""
+	}
+	rest := longestRest
+	if doublings := f.Count - faultsInARow; doublings < 4 {
+		rest = min(firstRest<<doublings, longestRest)
+	}
+	again := f.Last.Add(rest)
+	if !now.Before(again) {
+		return ""
+	}
+	return fmt.Sprintf("the last %d starts of tasks failed, since the node was not ready: %s; offered again at %s",
+		f.Count, f.Reason, again.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,16 @@
+package allocator
+
+// Withdrawn says why the device plugin of a GPU's node offers no unit of it, as the table
+// has it; "" if it offers some. node is what the table says of the GPU's node. It does not
+// look at a cordon, nor at whether the node is alive.
+func (g GPU) Withdrawn(node NodeState) string {
+	switch {
+	case g.State.Node == "" || g.State.Node != node.Name:
+		return ""
+	case node.Lacks(g.ID):
+		return "NVML does not find it any more"
+	case g.State.Health != "" && len(g.State.Unhealthy) >= g.State.Units:
+		return g.State.Health
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"nomad-gpu-mem/allocator"
+)
+
+// assertLoop repeats the claims of the tasks that run. Nothing changes as long as
+// the table has them; after it was wiped or restored from an old copy they are
+// written again. A collision is shown and nothing is killed.
+func (p *Plugin) assertLoop(s *services) {
+	every(p.ctx, p.pace.assert, func() { p.assertAll(s) })
+}
+
+func (p *Plugin) assertAll(s *services) {
+	for _, h := range p.tasks.all() {
+		if h.running() && h.seen.Load() {
+			p.assert(s, h)
+		}
+	}
+}
+
+// assert confirms the claim of a task that is seen to run, and tells if that is not
+// possible. A claim in the way whose task is gone, as one that an old copy of the table
+// brought back, is released first.
+func (p *Plugin) assert(s *services, h *handle) {
+	if len(h.bookings) == 0 {
+		return
+	}
+	err := h.confirmClaim(s.table)
+	if errors.Is(err, allocator.ErrHeld) && p.releaseLeftBehind(h.ctx, s.keeper, h.task, err) {
+		err = h.confirmClaim(s.table)
+	}
+	advice := ""
+	if errors.Is(err, allocator.ErrHeld) {
+		if advice = s.keeper.adviceOn(h.ctx, err, time.Now()); advice == "" {
+			return
+		}
+	}
+	switch {
+	case h.ctx.Err() != nil || !h.isNews(err):
+	case err == nil:
+		p.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
+	case errors.Is(err, allocator.ErrSuperseded):
+		p.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
+	case errors.Is(err, allocator.ErrHeld):
+		p.logger.Error("the table gives the units of a running task to another; "+advice, "task_id", h.task.ID, "error", err)
+		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; "+advice+": "+
+			forAuthor(err, h.task.Namespace).Error())
+	default:
+		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
+	}
+}
+
+// adviceOn says what to do about claims on the units of a running task: to stop one of the
+// two tasks only where the other is proven to run as well. It is empty while this process
+// cannot prove yet whether the other was left behind.
+func (k *keeper) adviceOn(ctx context.Context, err error, now time.Time) string {
+	pending := false
+	for _, held := range heldErrors(err) {
+		for _, claim := range held.Holders {
+			if k.home.whose(held.GPU, claim) != own {
+				continue
+			}
+			if there, err := k.hasContainer(ctx, claim); there && err == nil {
+				return "both run on this node, so stop one of the two"
+			}
+			pending = pending || k.isYoung(now)
+		}
+	}
+	if pending {
+		return ""
+	}
+	return "`nomad-gpu-mem doctor` shows whether the other one still exists, and releases its claim if not"
+}
+
+// isNews notes how the last try to confirm the claim went, and reports whether that is
+// another way than the one before: what lasts is told once.
+func (h *handle) isNews(err error) bool {
+	h.claimMu.Lock()
+	defer h.claimMu.Unlock()
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	news := trouble != h.trouble
+	h.trouble = trouble
+	return news
+}
+
+// confirmClaim writes the claim as it should be, on each GPU by itself, unless the task is being destroyed:
+// a claim written after its release would never end.
+func (h *handle) confirmClaim(table Table) error {
+	h.claimMu.Lock()
+	defer h.claimMu.Unlock()
+	if h.over {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
+	defer cancel()
+	return table.Assert(ctx, ownerOf(h.task), h.attempt().inTable(), h.container, h.bookings)
+}

@@ -1,0 +1,66 @@
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+)
+
+// hostWith is the root of a host with device nodes, and with GPUs by the numbers in their
+// nodes' names.
+func hostWith(t *testing.T, nodes []string, gpus map[int]string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	must.NoError(t, os.MkdirAll(filepath.Join(root, "dev"), 0o755))
+	for minor, node := range nodes {
+		must.NoError(t, unix.Mknod(filepath.Join(root, "dev", node), unix.S_IFCHR|0o666, int(unix.Mkdev(195, uint32(minor)))))
+	}
+	for minor, uuid := range gpus {
+		dir := filepath.Join(root, fmt.Sprintf("proc/driver/nvidia/gpus/0000:%02d:00.0", minor))
+		must.NoError(t, os.MkdirAll(dir, 0o755))
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "information"), fmt.Appendf(nil, "GPU UUID: %s\nDevice Minor: %d\n", uuid, minor), 0o600))
+	}
+	return root
+}
+
+func paths(devices []container.DeviceMapping) (all []string) {
+	for _, device := range devices {
+		all = append(all, device.PathOnHost)
+	}
+	return all
+}
+
+// A container is given the nodes of its own GPUs, however else the GPUs reach it, and
+// those that CUDA needs. One without a GPU gets none.
+func TestContainerHasTheNodesOfItsGPUs(t *testing.T) {
+	t.Parallel()
+	root := hostWith(t, []string{"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"}, map[int]string{0: string(gpuB), 1: string(gpuA)})
+	for _, way := range []injection{byRuntime, byCDI} {
+		o := newOrder(t, ``, ``, slice(gpuA, 1))
+		o.root, o.injection = root, way
+		must.Eq(t, []string{"/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"}, paths(build(t, o).Host.Devices))
+	}
+	plain := newOrder(t, ``, ``)
+	plain.root = root
+	must.SliceEmpty(t, build(t, plain).Host.Devices)
+
+	observer := observerOrder(t, `runtime = "nvidia"`, observing)
+	observer.root = root
+	must.Eq(t, []string{"/dev/nvidia1", "/dev/nvidia0", "/dev/nvidiactl"}, paths(build(t, observer).Host.Devices))
+}
+
+// Where one node leads to all GPUs, a variable names those of the task to CUDA programs.
+func TestContainerOnAHostWithOneNodeForAllGPUs(t *testing.T) {
+	t.Parallel()
+	o := newOrder(t, ``, ``, slice(gpuA, 1))
+	o.root = hostWith(t, []string{"dxg"}, nil)
+	o.task.Env = map[string]string{"CUDA_VISIBLE_DEVICES": "0,1"}
+	must.Eq(t, string(gpuA), parseEnv(build(t, o).Config.Env)["CUDA_VISIBLE_DEVICES"])
+	o.root = hostWith(t, []string{"nvidia0", "nvidiactl"}, nil)
+	must.Eq(t, "0,1", parseEnv(build(t, o).Config.Env)["CUDA_VISIBLE_DEVICES"])
+}
