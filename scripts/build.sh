@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Builds into bin/. Usage: build.sh program|fakenvml ...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

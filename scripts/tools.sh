@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Builds the tools of the development cluster from their Go modules, which are
 # pinned in tools/*/go.mod, into the cache. A binary that is there and has the
 # pinned version is kept. The agents in NOMAD and CONSUL, or on PATH, are used in

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Prints the version of a build: the tag where there is one, else the version
 # in internal/version with the commit. Nomad refuses a plugin whose version is
 # not semantic, so nothing else will do.
