@@ -71,7 +71,7 @@ func git(t *testing.T, dir string, args ...string) {
 // script runs a script of a folder, and returns what it printed.
 func script(t *testing.T, dir, name string, args ...string) (said string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "scripts", name), args...)
+	cmd := exec.CommandContext(t.Context(), "scripts/"+name, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	return string(out), err
