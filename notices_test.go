@@ -52,7 +52,7 @@ func TestNoticesNameEveryModule(t *testing.T) {
 	must.NoError(t, err, must.Sprint(said))
 	must.StrContains(t, said, "\nGo "+runtime.Version()+" (BSD)\n")
 	linked, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
-		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output()
+		"{{with .Module}}{{if not .Main}}{{with or .Replace .}}{{.Path}} {{.Version}}{{end}}{{end}}{{end}}", ".").Output()
 	must.NoError(t, err)
 	modules := strings.Fields(strings.ReplaceAll(string(linked), " ", "@"))
 	must.SliceNotEmpty(t, modules)

@@ -21,9 +21,11 @@ exceptions() {
     github.com/opencontainers/go-digest LICENSE.docs CC-BY-SA-4.0
 }
 
-# linked: each module in the program, by path.
+# linked: each module in the program, by path; of a replaced one, what takes its place.
 linked() {
-  go list -deps -f $'{{with .Module}}{{if not .Main}}module\t{{.Path}}\t{{.Version}}\t{{.Dir}}{{end}}{{end}}' . | sort -u
+  local format name='{{with or .Replace .}}{{.Path}}\t{{.Version}}{{end}}'
+  format='{{with .Module}}{{if not .Main}}module\t'$name'\t{{.Dir}}{{end}}{{end}}'
+  go list -deps -f "$(printf '%b' "$format")" . | sort -u
 }
 
 # statements FOLDER...: the files that state a module's terms.
