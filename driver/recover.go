@@ -68,6 +68,9 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 }
 
 func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
+	if from.Version > handleVersion {
+		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d: %w", from.Version, handleVersion, errNewer)
+	}
 	if from.Version != handleVersion {
 		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d", from.Version, handleVersion)
 	}
