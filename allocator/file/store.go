@@ -129,6 +129,8 @@ func (s *Store) read() (*table, error) {
 		return table, nil
 	case errors.Is(err, os.ErrNotExist):
 		return newTable(), nil
+	case errors.Is(err, allocator.ErrNewer):
+		return nil, fmt.Errorf("file %s: %w", s.path, err)
 	case errors.Is(err, allocator.ErrUnreadable):
 		return nil, fmt.Errorf("file %s: %w; repair it, or move it away to start with an empty table", s.path, err)
 	default:
