@@ -23,8 +23,8 @@ func (schema) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, sche
 
 // UnmarshalJSON refuses other versions.
 func (*schema) UnmarshalJSON(data []byte) error {
-	var version int
-	if err := json.Unmarshal(data, &version); err != nil {
+	version, err := strconv.Atoi(string(data))
+	if err != nil {
 		return err
 	}
 	return checkVersion("schema", version, schemaVersion)
