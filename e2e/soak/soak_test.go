@@ -127,6 +127,7 @@ func (s *soak) finish(t *testing.T, begin model.Remains) {
 	end := s.settleTo(t, begin)
 	s.report.Settled = time.Since(stopped)
 	s.report.Leaks, s.report.OthersLeft = s.leaks(begin, end)
+	s.printTrail(s.report.Leaks)
 	s.report.Processes = s.gauges.trends()
 	if err := s.sellAll(t.Context()); err != nil {
 		s.violated(model.Violation{Kind: model.Lost, At: time.Now(), Text: err.Error()})

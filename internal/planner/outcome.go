@@ -43,7 +43,7 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 			all = append(all, outcomeOf(alloc, true))
 		}
 		for _, alloc := range elsewhere {
-			all = append(all, outcomeOf(alloc, len(open) == 0 && group.keepsTo(alloc.NodeID)))
+			all = append(all, outcomeOf(alloc, group.keepsTo(alloc.NodeID, len(open) > 0)))
 		}
 		for range len(open) - len(elsewhere) - group.Replaces {
 			all = append(all, Outcome{Group: group.Name})
@@ -52,11 +52,15 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	return all
 }
 
-// keepsTo reports whether Nomad may replace an instance of the group on a node.
-// It does so where a group keeps its pins and something else of its tasks has
-// changed, and then it chooses among the nodes of the pin.
-func (g Group) keepsTo(node string) bool {
-	return g.Kept && (len(g.Nodes) == 0 || slices.Contains(g.Nodes, node))
+// keepsTo reports whether Nomad may start an instance of a kept group on a node. Such a
+// group keeps the preferences of an earlier plan, and by them Nomad chooses among the nodes
+// of the pin: for a new instance, and for one that it replaces since something else of its
+// tasks has changed. Without a list of nodes only a replacement is free.
+func (g Group) keepsTo(node string, isNew bool) bool {
+	if len(g.Nodes) == 0 {
+		return g.Kept && !isNew
+	}
+	return g.Kept && slices.Contains(g.Nodes, node)
 }
 
 func outcomeOf(alloc *structs.AllocListStub, asPlanned bool) Outcome {

@@ -41,6 +41,7 @@ const (
 	templateNote = "is started later: Nomad finds a place then, and nothing is reserved"
 	everyNote    = "runs on every node: bound to no node, prefers the planned GPUs"
 	limitNote    = "shortlist of %d nodes only: Nomad looks at no more (NodeLimitForFeasibilityChecks in its scheduler configuration)"
+	keptNote     = "keeps its preferences, since others would restart it: Nomad may choose another of its %d nodes for a new instance"
 	waitNote     = "has instances that fit nowhere: bound to no node, so that Nomad starts them where room comes up"
 )
 
@@ -176,6 +177,9 @@ func (p *planning) repin(w *wanted, group *Group) error {
 		}
 	}
 	group.Nodes = list
+	if group.Pin == Shortlist && len(group.Places) > 0 {
+		group.Note = fmt.Sprintf(keptNote, len(list))
+	}
 	w.confine(list)
 	return nil
 }

@@ -5,6 +5,7 @@ package planner_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -187,4 +188,30 @@ func TestRunningAgainOnTheRealScheduler(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nomad chooses among the nodes of a kept group by the preferences of its first plan, which cannot change without a
+// restart. An instance on another of these nodes than the expected one is as planned.
+func TestMoreInstancesOfAKeptGroupOnTheRealScheduler(t *testing.T) {
+	t.Parallel()
+	options := planner.Options{Policy: policy("best-fit"), Pin: planner.Shortlist, Shortlist: 4}
+	n := nomadtest.New(t, nomadtest.Nodes(12, a10(), a10(), a10())...)
+	job := newJob("again", 3)
+	must.Len(t, 1, run(n, plan(t, job, see(t, n, job), options)))
+
+	more := newJob("again", 3, count(3))
+	options.Policy = policy("spread")
+	p := plan(t, more, see(t, n, more), options)
+	must.True(t, p.Groups[0].Kept)
+	started := run(n, p)
+	must.Len(t, 2, started)
+	elsewhere := 0
+	for _, outcome := range planner.Compare(p, started) {
+		must.True(t, outcome.AsPlanned)
+		must.SliceContains(t, p.Groups[0].Nodes, outcome.Node)
+		if !slices.ContainsFunc(p.Groups[0].Places, func(place planner.Place) bool { return place.Node == outcome.Node }) {
+			elsewhere++
+		}
+	}
+	must.Positive(t, elsewhere)
 }
