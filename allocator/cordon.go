@@ -49,7 +49,7 @@ func decodeCordon(value []byte) *Cordon {
 	}
 	var c Cordon
 	if err := json.Unmarshal(value, &c); err != nil {
-		if isNewer(value, "schema", schemaVersion) != nil {
+		if isNewer(value, "schema") != nil {
 			return &Cordon{Reason: "cordoned by a newer version of nomad-gpu-mem"}
 		}
 		return &Cordon{Reason: strings.ToValidUTF8(string(value), "\uFFFD")}

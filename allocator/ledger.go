@@ -47,7 +47,7 @@ func DecodeLedger(value []byte) (*Ledger, error) {
 		err = checkNames(value)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, cmp.Or(isNewer(value, "version", ledgerVersion), err))
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, cmp.Or(isNewer(value, "version"), err))
 	}
 	l.unknown = unknown
 	if err := checkVersion("version", l.Version, ledgerVersion); err != nil {

@@ -42,9 +42,14 @@ func checkVersion(member string, version, highest int) error {
 	}
 }
 
-// isNewer returns an error that matches ErrNewer if a value has a higher version in a member. A newer version may have
-// given any other member a form that fails to decode first, so this is asked for after such a failure as well.
-func isNewer(value []byte, member string, highest int) error {
+// isNewer returns an error that matches ErrNewer if a value has a higher version in its member "schema", or a ledger in
+// "version". A newer version may have given any other member a form that fails to decode first, so this is called after
+// such a failure as well.
+func isNewer(value []byte, member string) error {
+	highest := schemaVersion
+	if member == "version" {
+		highest = ledgerVersion
+	}
 	var members map[string]json.RawMessage
 	var version int
 	if json.Unmarshal(value, &members) != nil || json.Unmarshal(members[member], &version) != nil {
@@ -61,7 +66,7 @@ func isNewer(value []byte, member string, highest int) error {
 func newerEntry(entry Entry) error {
 	err := newRecord(entry).err
 	if gpu, suffix, ok := parseGPUKey(entry.Key); ok && gpu != "" && suffix == cordonSuffix {
-		err = isNewer(entry.Value, "schema", schemaVersion) // any value of that key is a cordon
+		err = isNewer(entry.Value, "schema") // any value of that key is a cordon
 	}
 	if errors.Is(err, ErrNewer) {
 		return fmt.Errorf("key %s: %w", entry.Key, err)

@@ -159,7 +159,7 @@ func decodeState[T state](value []byte) (T, error) {
 	}
 	err := json.Unmarshal(value, &state)
 	if err != nil {
-		err = cmp.Or(isNewer(value, "schema", schemaVersion), err)
+		err = cmp.Or(isNewer(value, "schema"), err)
 	}
 	if err == nil {
 		err = checkNames(value)
