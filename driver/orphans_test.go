@@ -18,6 +18,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
+	"nomad-gpu-mem/driver/taskfile"
 )
 
 // Claims of tasks that went down with the machine are freed; those of tasks that
@@ -69,7 +70,7 @@ func TestSweep(t *testing.T) {
 			}
 			k.tenancy.sole(k.since)
 			must.NoError(t, k.journal.write(a))
-			must.True(t, k.custody.try("x"))
+			must.NoError(t, k.custody.take(t.Context(), "x"))
 			k.sweep(t.Context(), now)
 			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
 			k.custody.giveUp("x")
@@ -77,6 +78,38 @@ func TestSweep(t *testing.T) {
 			must.Eq(t, c.settled, len(w.claims()) == 0)
 		})
 	}
+}
+
+// A start that is cut short by the plugin's end leaves what it has staged. While that is there, Nomad cannot remove the
+// allocation's directory.
+func TestStagedSourcesOfARunningContainerAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := &keeper{
+		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+		staging: staging.New(w.stateDir, noMounts{}), engine: w.engine, table: w.table, since: time.Now(),
+	}
+	t.Cleanup(k.tenancy.end)
+	a := attempt{ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now()}
+	must.NoError(t, k.journal.write(a))
+	w.engine.put("c1", "x", "running")
+	dir := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+	alloc, err := taskfile.OpenDir(dir)
+	must.NoError(t, err)
+	defer alloc.Close()
+	held, err := alloc.Hold("data")
+	must.NoError(t, err)
+	defer held.Close()
+	staged, err := k.staging.Stage("x", 0, held)
+	must.NoError(t, err)
+
+	k.tenancy.sole(time.Now())
+	k.sweep(t.Context(), time.Now().Add(residueAge/2))
+	must.DirExists(t, staged, must.Sprint("an earlier process may be about to start the container"))
+	k.sweep(t.Context(), time.Now().Add(2*residueAge))
+	must.DirNotExists(t, staged)
+	must.SliceLen(t, 1, w.engine.running())
 }
 
 func TestUnreadableRecordDoesNotStopTheOthers(t *testing.T) {
@@ -163,6 +196,31 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	must.Eq(t, []string{"c1", "committed", "elsewhere", "foreign"}, w.engine.ids(), must.Sprint("Nomad had the time to ask how a task ended"))
 }
 
+// The sweeper looks at a container's attempt each time that the dangling loop does, since the periods are multiples of
+// each other. That saves no container, and no claim.
+func TestDanglingWhileTheSweeperLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	earlier := w.task(``, slice(gpuA, 3))
+	_, _, err := d.StartTask(earlier)
+	must.NoError(t, err)
+	d.kill()
+
+	d = w.boot()
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	must.True(t, s.keeper.custody.look(t.Context(), earlier.ID))
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		s.keeper.custody.giveUp(earlier.ID)
+	}()
+	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	must.Eq(t, 0, w.engine.count())
+	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
+	must.SliceEmpty(t, w.claims())
+}
+
 // A node whose data_dir was removed registers under another ID. The tasks that it ran before
 // are recorded here, so they are its own, and hold no units for ever.
 func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
@@ -182,10 +240,8 @@ func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
 	must.NoError(t, err)
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
-	eventually(t, func() bool {
-		d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
-		return w.engine.count() == 1
-	})
+	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour)) // beside the sweeper
+	must.Eq(t, 1, w.engine.count())
 	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
 	must.SliceEmpty(t, w.claims())
 }

@@ -120,7 +120,7 @@ func (k *keeper) strays(ctx context.Context, now time.Time) ([]Found, error) {
 	}
 	found, err := Look(ctx, k.engine)
 	return slices.DeleteFunc(found, func(f Found) bool {
-		return !f.Running || len(f.GPUs) == 0 || k.custody.taken(f.Attempt)
+		return !f.Running || len(f.GPUs) == 0 || k.custody.kept(f.Attempt)
 	}), err
 }
 
@@ -160,7 +160,7 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 // whether it did. A record that cannot be read tells nothing: then the containers decide,
 // and the record is removed with the claim.
 func (k *keeper) release(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
-	if !k.custody.try(claim.Attempt) {
+	if !k.custody.look(ctx, claim.Attempt) {
 		return false, nil
 	}
 	defer k.custody.giveUp(claim.Attempt)
