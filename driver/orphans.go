@@ -26,7 +26,7 @@ type fate int
 
 const (
 	undecided fate = iota
-	running        // its container runs
+	ended          // its container has ended, and Nomad may still ask how
 	over           // it has to be brought to its end
 )
 
@@ -36,7 +36,7 @@ const (
 // start. What has no container then will never have one, and what has one that never
 // ran will not run. Nomad may still repeat the start, which takes custody and claims
 // again. A container that has ended is left for a while to Nomad, which wants to know
-// how. One that runs is the dangling loop's business.
+// how; it holds no units any more. One that runs is the dangling loop's business.
 func (k *keeper) fateOf(ctx context.Context, a attempt, now time.Time) (fate, error) {
 	if a.Over {
 		return over, nil
@@ -51,11 +51,11 @@ func (k *keeper) fateOf(ctx context.Context, a attempt, now time.Time) (fate, er
 	containers = slices.DeleteFunc(containers, neverRan)
 	switch {
 	case slices.ContainsFunc(containers, func(c docker.Container) bool { return c.Running }):
-		return running, nil
+		return undecided, nil
 	case len(containers) == 0 || now.Sub(k.since) >= orphanAge:
 		return over, nil
 	default:
-		return undecided, nil
+		return ended, nil
 	}
 }
 
@@ -134,12 +134,14 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	if err != nil || !found {
 		return err
 	}
+	if err := k.unstage(a, now); err != nil {
+		return err
+	}
 	switch is, err := k.fateOf(looking, a, now); {
 	case err != nil || is == undecided:
 		return err
-	case is == running:
-		// A start that was cut short has left them. Until they are gone, Nomad cannot remove the allocation's directory.
-		return k.staging.Remove(a.ID)
+	case is == ended:
+		return k.release(ctx, a)
 	}
 	if err := k.settle(ctx, a); err != nil {
 		if a.Over && now.Sub(a.Ended) >= stuckAge {
@@ -149,4 +151,14 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	}
 	k.logger.Info("completed the end of a task", "task", a.Owner.String(), "gpus", a.GPUs)
 	return nil
+}
+
+// unstage removes what a start has staged that was cut short by the end of its process. Nomad cannot remove the
+// allocation's directory until then, and tries once only. A container that the daemon is about to start does not start
+// then: no process waits for it.
+func (k *keeper) unstage(a attempt, now time.Time) error {
+	if _, sole := k.tenancy.sole(now); !sole {
+		return nil
+	}
+	return k.staging.Remove(a.ID)
 }

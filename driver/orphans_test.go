@@ -44,7 +44,8 @@ func TestSweep(t *testing.T) {
 		{"container gone with the node", time.Hour, time.Minute, false, "", false, true},
 		{"container gone, start under way elsewhere", time.Hour, 0, false, "", true, false},
 		{"running", time.Hour, time.Hour, false, "running", false, false},
-		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, false},
+		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, true},
+		{"exited, start under way elsewhere", time.Hour, time.Minute, false, "exited", true, false},
 		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,9 +81,36 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// A container that has ended holds no units, however often the plugin begins again before Nomad asks how it ended.
+func TestUnitsOfAnEndedContainerAreReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	must.NoError(t, w.engine.Stop(t.Context(), "c1", "", 0))
+
+	d = w.boot()
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	eventually(t, func() bool {
+		s.keeper.sweep(t.Context(), time.Now().Add(2*residueAge))
+		return len(w.claims()) == 0
+	})
+	must.Eq(t, 1, w.engine.count())
+	must.NoError(t, d.RecoverTask(handle))
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.Eq(t, 143, (<-results).ExitCode)
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+}
+
 // A start that is cut short by the plugin's end leaves what it has staged. While that is there, Nomad cannot remove the
 // allocation's directory.
-func TestStagedSourcesOfARunningContainerAreRemoved(t *testing.T) {
+func TestStagedSourcesOfAnEarlierProcessAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	k := &keeper{
@@ -104,10 +132,16 @@ func TestStagedSourcesOfARunningContainerAreRemoved(t *testing.T) {
 	staged, err := k.staging.Stage("x", 0, held)
 	must.NoError(t, err)
 
-	k.tenancy.sole(time.Now())
-	k.sweep(t.Context(), time.Now().Add(residueAge/2))
+	other := newTenancy(w.stateDir)
+	other.sole(time.Now())
+	k.sweep(t.Context(), time.Now())
 	must.DirExists(t, staged, must.Sprint("an earlier process may be about to start the container"))
-	k.sweep(t.Context(), time.Now().Add(2*residueAge))
+	other.end()
+	must.NoError(t, k.custody.take(t.Context(), "x"))
+	k.sweep(t.Context(), time.Now())
+	must.DirExists(t, staged, must.Sprint("a start of this process needs it"))
+	k.custody.giveUp("x")
+	k.sweep(t.Context(), time.Now())
 	must.DirNotExists(t, staged)
 	must.SliceLen(t, 1, w.engine.running())
 }

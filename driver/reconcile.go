@@ -147,7 +147,7 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 		if claim.State == allocator.Claimed && !claim.IsOlder(bareAge, now) {
 			continue
 		}
-		gone, err := k.release(ctx, gpu, claim)
+		gone, err := k.releaseClaim(ctx, gpu, claim)
 		if gone {
 			released = append(released, claim)
 		}
@@ -156,10 +156,10 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 	return released, errors.Join(failed...)
 }
 
-// release gives back a claim that has no container, no record and no task, and reports
+// releaseClaim gives back a claim that has no container, no record and no task, and reports
 // whether it did. A record that cannot be read tells nothing: then the containers decide,
 // and the record is removed with the claim.
-func (k *keeper) release(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
+func (k *keeper) releaseClaim(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
 	if !k.custody.look(ctx, claim.Attempt) {
 		return false, nil
 	}
