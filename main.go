@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Nomad-gpu-mem lets several Nomad tasks share one GPU by its memory.
 //
 // One program has several roles, and its name decides which: in Nomad's

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 import (
@@ -12,6 +15,7 @@ import (
 // Cordon keeps new tasks off a GPU until a person takes it away. Tasks that run
 // go on.
 type Cordon struct {
+	Schema schema    `json:"schema"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"` // when the GPU was cordoned
 
@@ -45,6 +49,9 @@ func decodeCordon(value []byte) *Cordon {
 	}
 	var c Cordon
 	if err := json.Unmarshal(value, &c); err != nil {
+		if isNewer(value, "schema") != nil {
+			return &Cordon{Reason: "cordoned by a newer version of nomad-gpu-mem"}
+		}
 		return &Cordon{Reason: strings.ToValidUTF8(string(value), "\uFFFD")}
 	}
 	return &c
@@ -100,6 +107,9 @@ func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Co
 		cordon, changed := decide(decodeCordon(entry.Value))
 		if !changed {
 			return nil
+		}
+		if err := newerEntry(entry); err != nil {
+			return err
 		}
 		write := Write{Key: key, Version: entry.Version}
 		if cordon != nil {

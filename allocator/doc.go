@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package allocator holds the rules of the allocation table: which task holds
 // which units of which GPU's memory, anywhere in the cluster.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 import (
@@ -51,7 +54,7 @@ var (
 	// ErrNewer is returned, beside ErrUnreadable, when a newer version of this
 	// program wrote the value. It is sound: not the value but the program is
 	// to be changed.
-	ErrNewer = errors.New("written by a newer version")
+	ErrNewer = errors.New("written by a newer version, upgrade the plugin")
 
 	// ErrUnitMismatch is returned by a claim whose unit has another size than
 	// the unit of the claims that exist on that GPU.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 import (
@@ -47,14 +50,11 @@ func DecodeLedger(value []byte) (*Ledger, error) {
 		err = checkNames(value)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, cmp.Or(isNewer(value, "version"), err))
 	}
 	l.unknown = unknown
-	if l.Version > ledgerVersion {
-		return nil, fmt.Errorf("%w: %w: version %d, this program reads up to %d", ErrUnreadable, ErrNewer, l.Version, ledgerVersion)
-	}
-	if l.Version < 1 {
-		return nil, fmt.Errorf("%w: version %d, versions begin with 1", ErrUnreadable, l.Version)
+	if err := checkVersion("version", l.Version, ledgerVersion); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)

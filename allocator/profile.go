@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 import (
@@ -13,6 +16,7 @@ import (
 // for each unit of some attributes. The package profile computes with it. All
 // memory is in MiB.
 type Profile struct {
+	Schema    schema             `json:"schema"`
 	About     string             `json:"about,omitempty"` // for people
 	BaseMiB   float64            `json:"base_mib"`
 	MiBPer    map[string]float64 `json:"mib_per,omitempty"` // by attribute: MiB for each unit of it
@@ -117,6 +121,9 @@ func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 		}
 		if entry.Version == 0 {
 			return fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
+		}
+		if err := newerEntry(entry); err != nil {
+			return err
 		}
 		err = t.store.Apply(ctx, []Write{{Key: key, Version: entry.Version}})
 		if !errors.Is(err, ErrConflict) {

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator_test
 
 import (
@@ -51,7 +54,7 @@ func TestTable_profiles_keep_what_they_do_not_know(t *testing.T) {
 	must.NoError(t, table.PutProfile(t.Context(), "resnet50", allocator.Profile{BaseMiB: 2}))
 	entry, err := store.Get(t.Context(), key)
 	must.NoError(t, err)
-	must.EqJSON(t, `{"base_mib":2,"fitted":{"on":"A10"},"updated_at":"2026-01-02T12:00:00Z"}`, string(entry.Value))
+	must.EqJSON(t, `{"schema":1,"base_mib":2,"fitted":{"on":"A10"},"updated_at":"2026-01-02T12:00:00Z"}`, string(entry.Value))
 }
 
 func TestTable_profiles_refuse(t *testing.T) {

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator_test
 
 import (
@@ -229,7 +232,7 @@ func TestTable_put_keeps_unknown_fields(t *testing.T) {
 	must.StrContains(t, string(gpu.Value), `"model":"NVIDIA A100"`)
 	node, err := store.Get(ctx, nodeKey)
 	must.NoError(t, err)
-	must.EqJSON(t, `{"name":"host-1","version":"1.2.3","driver":"","last_seen":"2026-01-02T12:00:00Z","lease":"abc"}`, string(node.Value))
+	must.EqJSON(t, `{"schema":1,"name":"host-1","version":"1.2.3","driver":"","last_seen":"2026-01-02T12:00:00Z","lease":"abc"}`, string(node.Value))
 }
 
 // Writers of other keys do not disturb, and a conflict is decided again.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 import (
@@ -9,10 +12,14 @@ import (
 
 // PurgeKey deletes a value that cannot be read, so that its GPU or node can be
 // used again. Tasks that run there assert their claims again within a minute.
-// What can be read by now is left alone: the error matches ErrConflict.
+// What can be read by now is left alone: the error matches ErrConflict. So is what a
+// newer version wrote: the error matches ErrNewer.
 func (t *Table) PurgeKey(ctx context.Context, key string) error {
 	entry, err := t.store.Get(ctx, key)
 	if err != nil || entry.Version == 0 {
+		return err
+	}
+	if err := newerEntry(entry); err != nil {
 		return err
 	}
 	if newRecord(entry).err == nil {
@@ -25,7 +32,8 @@ func (t *Table) PurgeKey(ctx context.Context, key string) error {
 // claims, then the node. Claims that name another node stay, with the GPU's cordon: the
 // GPU is there now, and their tasks may run. So do those of which spare says that their
 // tasks may run; it may be nil. If the node was seen after lastSeen it lives, and the error matches
-// ErrConflict. It goes GPU by GPU: what was interrupted can be repeated.
+// ErrConflict. It goes GPU by GPU: what was interrupted can be repeated. What a newer
+// version wrote stays, and so does the node: the error matches ErrNewer.
 func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(Claim) bool) error {
 	entries, _, err := t.store.Watch(ctx, 0)
 	if err != nil {
@@ -53,7 +61,9 @@ func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time, 
 	}
 	var failed []error
 	for i, record := range records {
-		if gpus[record.gpu] {
+		if err := newerEntry(entries[i]); err != nil && (gpus[record.gpu] || record.key == NodeKey(name)) {
+			failed = append(failed, err)
+		} else if gpus[record.gpu] {
 			failed = append(failed, t.purge(ctx, record, entries[i].Version, inUse[record.gpu]))
 		}
 	}

@@ -1,6 +1,10 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +15,7 @@ import (
 // GPUState is what a node's device plugin last said of one of its GPUs.
 // Memory is in MiB.
 type GPUState struct {
+	Schema      schema `json:"schema"`
 	Node        string `json:"node"` // the node's host name
 	Model       string `json:"model"`
 	Index       int    `json:"index"` // NVML index, for people; it may change at a reboot
@@ -33,6 +38,7 @@ type GPUState struct {
 
 // NodeState is what a node's device plugin said of its node.
 type NodeState struct {
+	Schema   schema    `json:"schema"`
 	Name     string    `json:"name"`              // host name
 	Version  string    `json:"version"`           // of this program
 	Driver   string    `json:"driver"`            // NVIDIA driver version, "" if there is none
@@ -152,6 +158,9 @@ func decodeState[T state](value []byte) (T, error) {
 		return none, nil
 	}
 	err := json.Unmarshal(value, &state)
+	if err != nil {
+		err = cmp.Or(isNewer(value, "schema"), err)
+	}
 	if err == nil {
 		err = checkNames(value)
 	}

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package attack holds hostile jobs, and what must be true of the host after each.
 //
 // Job authors are not trusted. Every row of the suite is one thing that such an author

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package device is the device plugin "gpu-mem": it offers the memory of each
 // NVIDIA GPU to Nomad in units that can be sold one by one.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -26,7 +29,7 @@ func openCheckpoints(stateDir string) checkpoints {
 }
 
 // open returns where to continue: the beginning if nothing was saved of this container,
-// and also together with an error.
+// and also together with an error. There is no checkpoint to save to if the error matches errNewer.
 func (c checkpoints) open(attempt, container string) (*checkpoint, docker.LogPosition, error) {
 	var begin docker.LogPosition
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
@@ -38,13 +41,28 @@ func (c checkpoints) open(attempt, container string) (*checkpoint, docker.LogPos
 	}
 	opened := &checkpoint{file: file, container: container}
 	position, err := opened.read()
+	if errors.Is(err, errNewer) {
+		opened.close()
+		return nil, begin, err
+	}
 	return opened, position, err
 }
 
 // remove forgets an attempt. One that has no checkpoint is fine.
 func (c checkpoints) remove(attempt string) error {
-	if err := os.Remove(c.path(attempt)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeCheckpoint(c.path(attempt)); err != nil {
 		return fmt.Errorf("cannot remove the log checkpoint of a finished task: %w", err)
+	}
+	return nil
+}
+
+// removeCheckpoint removes a file, unless it is of a newer version.
+func removeCheckpoint(path string) error {
+	if keepNewer(path) != nil {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -72,9 +90,7 @@ func (c checkpoints) sweep(recorded func() (ids []string, err error)) error {
 		if keep[entry.Name()] {
 			continue
 		}
-		if err := os.Remove(filepath.Join(c.dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = append(failed, err)
-		}
+		failed = append(failed, removeCheckpoint(filepath.Join(c.dir, entry.Name())))
 	}
 	return errors.Join(failed...)
 }
@@ -101,8 +117,8 @@ type checkpoint struct {
 }
 
 const (
-	checkpointVersion = 1
-	checkpointSize    = 512 // of the file: the record, and blanks
+	checkpointSize = 512       // of the file: the record, and blanks
+	checkpointMost = 64 * 1024 // of the file of another version
 )
 
 // checkpointText is the file's content.
@@ -113,25 +129,25 @@ type checkpointText struct {
 }
 
 func (c *checkpoint) read() (position docker.LogPosition, err error) {
-	text, err := io.ReadAll(io.LimitReader(c.file, checkpointSize))
+	text, err := io.ReadAll(io.LimitReader(c.file, checkpointMost))
 	if err != nil || len(text) == 0 {
+		return position, err
+	}
+	if err := checkVersion(c.file.Name(), text); err != nil {
 		return position, err
 	}
 	var saved checkpointText
 	if err := json.Unmarshal(text, &saved); err != nil {
 		return position, fmt.Errorf("%s: %w", c.file.Name(), err)
 	}
-	switch {
-	case saved.Version != checkpointVersion:
-		return position, fmt.Errorf("%s has version %d, this plugin reads %d", c.file.Name(), saved.Version, checkpointVersion)
-	case saved.Container != c.container:
+	if saved.Container != c.container {
 		return position, nil
 	}
 	return saved.Position, nil
 }
 
 func (c *checkpoint) save(position docker.LogPosition) error {
-	record, err := json.Marshal(checkpointText{checkpointVersion, c.container, position})
+	record, err := json.Marshal(checkpointText{recordVersion, c.container, position})
 	if err != nil {
 		return err
 	}

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package driver is the task driver gpu-docker, or docker in place of Nomad's own: it runs a Nomad task in a Docker
 // container that sees the GPUs whose memory was booked for it, and no others.
 //

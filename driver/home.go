@@ -1,6 +1,14 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +27,8 @@ import (
 type home struct {
 	host string // as the device plugin names the node in the table
 	path string // of the file with the ID
+	// unread is why the file could not be read, for the log. The ID is then known once a task tells it.
+	unread error
 
 	mu     sync.Mutex
 	id     string // Nomad's; empty until known
@@ -30,9 +40,48 @@ type home struct {
 func openHome(stateDir string) *home {
 	h := &home{path: filepath.Join(stateDir, "node_id"), booked: map[allocator.GPUID]bool{}}
 	h.host, _ = os.Hostname() // without it only GPUs with tasks are known
-	id, _ := os.ReadFile(h.path)
-	h.id = strings.TrimSpace(string(id))
+	h.id, h.unread = readNodeID(h.path)
 	return h
+}
+
+// nodeIDText is the content of the file with the ID.
+type nodeIDText struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+}
+
+// readNodeID returns the ID in a file, or none if there is no file. The first format was the ID and no more.
+func readNodeID(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if !bytes.HasPrefix(text, []byte("{")) {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err := checkVersion(path, text); err != nil {
+		return "", err
+	}
+	var saved nodeIDText
+	if err := json.Unmarshal(text, &saved); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return saved.ID, nil
+}
+
+// writeNodeID replaces the file, unless it is of a newer version.
+func writeNodeID(path, id string) error {
+	if err := keepNewer(path); err != nil {
+		return err
+	}
+	text, err := json.Marshal(nodeIDText{recordVersion, id})
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, append(text, '\n'), 0o600)
 }
 
 // learn takes in what a task tells: where it is, and which GPUs were booked for it.
@@ -49,7 +98,7 @@ func (h *home) learn(owner allocator.Owner, gpus []allocator.GPUID) {
 		return
 	}
 	h.id = owner.Node
-	_ = renameio.WriteFile(h.path, []byte(h.id+"\n"), 0o600) // else the next process learns it from its first task
+	_ = writeNodeID(h.path, h.id) // else the next process learns it from its first task
 }
 
 // nodeID is Nomad's ID of the node; empty until known.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -21,7 +24,8 @@ func notesOfImages(stateDir string) imageNotes {
 
 // imageNotesText is the file's content.
 type imageNotesText struct {
-	Images []string `json:"images"`
+	Version int      `json:"version"`
+	Images  []string `json:"images"`
 }
 
 // read returns what was written last; nothing if nothing was.
@@ -33,6 +37,9 @@ func (n imageNotes) read() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkVersion(n.path, text); err != nil {
+		return nil, err
+	}
 	var notes imageNotesText
 	if err := json.Unmarshal(text, &notes); err != nil {
 		return nil, fmt.Errorf("%s: %w", n.path, err)
@@ -40,8 +47,12 @@ func (n imageNotes) read() ([]string, error) {
 	return notes.Images, nil
 }
 
+// write replaces the notes, unless they are of a newer version.
 func (n imageNotes) write(images iter.Seq[string]) error {
-	text, err := json.Marshal(imageNotesText{slices.Sorted(images)})
+	if err := keepNewer(n.path); err != nil {
+		return err
+	}
+	text, err := json.Marshal(imageNotesText{recordVersion, slices.Sorted(images)})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(n.path), 0o700)
 	}

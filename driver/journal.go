@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -67,9 +70,18 @@ func (a attempt) inTable() allocator.Attempt {
 
 func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }
 
-// write replaces the record of an attempt.
+// attemptText is the content of a record.
+type attemptText struct {
+	Version int `json:"version"`
+	attempt
+}
+
+// write replaces the record of an attempt, unless that is of a newer version.
 func (j journal) write(a attempt) error {
-	text, err := json.Marshal(a)
+	if err := keepNewer(j.path(a.ID)); err != nil {
+		return err
+	}
+	text, err := json.Marshal(attemptText{recordVersion, a})
 	if err == nil {
 		err = os.MkdirAll(j.dir, 0o700)
 	}
@@ -124,8 +136,11 @@ func (j journal) tidy(now time.Time) error {
 
 func isRecord(name string) bool { return filepath.Ext(name) == ".json" }
 
-// remove forgets an attempt; one that is not there is fine.
+// remove forgets an attempt; one that is not there is fine. A record of a newer version stays, and list reports it.
 func (j journal) remove(id string) error {
+	if keepNewer(j.path(id)) != nil {
+		return nil
+	}
 	if err := os.Remove(j.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the record of a finished task: %w", err)
 	}
@@ -183,6 +198,9 @@ var errDamaged = errors.New("the record of a task is damaged")
 func readAttempt(path string) (a attempt, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
+		return a, err
+	}
+	if err := checkVersion(path, text); err != nil {
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {

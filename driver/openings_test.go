@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -31,6 +34,7 @@ var openings = map[string]struct {
 		"state_dir",
 	},
 	"imagenotes.go":        {[]string{"os.MkdirAll", "os.ReadFile", "os.Rename", "os.WriteFile"}, "state_dir"},
+	"recordversion.go":     {[]string{"os.ReadFile"}, "state_dir"},
 	"home.go":              {[]string{"os.ReadFile", "renameio.WriteFile"}, "state_dir"},
 	"tenancy.go":           {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadFile", "renameio.WriteFile"}, "state_dir"},
 	"holder.go":            {[]string{"os.MkdirAll", "os.RemoveAll"}, "its socket in state_dir"},

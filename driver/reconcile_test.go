@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -32,6 +35,10 @@ func TestReconcile(t *testing.T) {
 			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
 			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte("{"), 0o600))
 		}, true},
+		{"its record is of a newer version", time.Hour, func(t *testing.T, _ *world, k *keeper) {
+			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte(`{"version":2,"id":[]}`), 0o600))
+		}, false},
 		{"its container runs, and its record is damaged", time.Hour, func(t *testing.T, w *world, k *keeper) {
 			w.engine.put("c1", "x", "running")
 			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))

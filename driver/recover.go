@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -78,6 +81,9 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 }
 
 func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
+	if from.Version > handleVersion {
+		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d: %w", from.Version, handleVersion, errNewer)
+	}
 	if from.Version != handleVersion {
 		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d", from.Version, handleVersion)
 	}

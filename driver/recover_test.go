@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -138,6 +141,7 @@ func TestRecoverErrors(t *testing.T) {
 	newer := handle.Copy()
 	newer.Version = 2
 	must.ErrorContains(t, d.RecoverTask(newer), "its handle has version 2")
+	must.ErrorContains(t, d.RecoverTask(newer), errNewer.Error())
 	garbage := handle.Copy()
 	garbage.DriverState = []byte("no msgpack")
 	must.ErrorContains(t, d.RecoverTask(garbage), "its handle cannot be read")

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (
@@ -43,6 +46,10 @@ type keeper struct {
 }
 
 func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, area *staging.Area) *keeper {
+	node := openHome(s.StateDir)
+	if node.unread != nil {
+		logger.Warn("the node's ID is unknown until the first task starts", "error", node.unread)
+	}
 	return &keeper{
 		logger:         logger,
 		journal:        openJournal(s.StateDir),
@@ -50,7 +57,7 @@ func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, 
 		staging:        area,
 		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
-		home:           openHome(s.StateDir),
+		home:           node,
 		engine:         engine,
 		table:          table,
 		since:          time.Now(),

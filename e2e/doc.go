@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package e2e tests the whole on real parts: Nomad, Consul, Docker and
 // NVIDIA's container runtime, over a simulated NVML.
 //

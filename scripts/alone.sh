@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Runs one command apart from the rest of this machine, in network, mount and
 # process namespaces of its own: ports that are taken on the host, its bridges
 # and its firewall do not matter, the kernel's network settings start as on a

@@ -1,4 +1,7 @@
 #!/bin/bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Measures what the device plugin costs and prints a table: the figure, and what
 # it is at most on an idle machine, which is not judged. The plugin rests for
 # GPU_MEM_IDLE (60s by default; 10m shows slow growth too).

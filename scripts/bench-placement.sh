@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Measures placement on the public openb trace and prints a table: what is
 # reached, mean and standard deviation over the seeds, beside what should be.
 #

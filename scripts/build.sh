@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Builds into bin/. Usage: build.sh program|fakenvml ...
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
+# Builds into bin/, or into the folder in GPU_MEM_BIN. Usage: build.sh program|fakenvml ...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$GPU_MEM_ROOT"
@@ -28,12 +31,13 @@ build_fakenvml() {
 
 # Plugins may be running from bin/: a file is replaced, never written to.
 publish() {
-  mv -f "$temp/$1" "bin/$1"
-  say "built bin/$1"
+  mv -f "$temp/$1" "$bin/$1"
+  say "built ${bin#"$GPU_MEM_ROOT"/}/$1"
 }
 
 (($# > 0)) || usage "program|fakenvml ..."
-temp=$GPU_MEM_ROOT/bin/.build.$$
+bin=${GPU_MEM_BIN:-$GPU_MEM_ROOT/bin}
+temp=$bin/.build.$$
 mkdir -p "$temp"
 trap 'rm -rf "$temp"' EXIT
 for target; do

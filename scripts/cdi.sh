@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Writes the CDI spec that tells NVIDIA's container runtime what a GPU is made
 # of. For real GPUs NVIDIA's own generator does it. A simulated GPU is a null
 # device, so that a container can be seen to have it or not; which ones there

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Checks that what example/ shows people is formatted and accepted by Nomad.
 # No agent is needed.
 set -euo pipefail

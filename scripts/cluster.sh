@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # A whole cluster on one machine: Docker engine, GPUs, allocation table, Nomad.
 #
 #   up    installs, builds and starts what is missing; idempotent

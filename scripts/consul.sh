@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # One Consul server on the loopback address, with what Connect needs. Its data stays in the run
 # directory, so a restart finds the table again. Usage: consul.sh start|stop
 set -euo pipefail

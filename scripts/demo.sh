@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # The demo: a cluster on this machine, two tasks on one GPU, and what to look
 # at. Succeeds only if both tasks run. Usage: demo.sh up|down
 set -euo pipefail

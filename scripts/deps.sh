@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Installs the Debian packages that the project needs and this machine lacks.
 # Only what is missing is installed, and no service is started.
 set -euo pipefail

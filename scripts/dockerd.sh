@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # A private Docker engine: socket, data, containerd and bridge of its own, so
 # that an engine which is already there is never touched. It has the runtime
 # `nvidia` and changes neither firewall rules nor kernel settings.

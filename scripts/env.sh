@@ -1,3 +1,6 @@
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # what is set here is used by those who source it
 # Settings of the development cluster, all with defaults. Sourced by every

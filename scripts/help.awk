@@ -1,3 +1,6 @@
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Prints the targets of a makefile with their "##" comments, under "##@" heads.
 BEGIN { FS = ":.*## " }
 /^##@ / { printf "\n%s\n", substr($0, 5) }

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # What a cluster changes on its host outside its run directory: Nomad's bridge,
 # and what CNI writes for tasks with a network of their own: firewall rules,
 # addresses given out, IPv4 forwarding.

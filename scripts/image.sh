@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Makes the images of the development cluster from the machine's own static
 # busybox, so that nothing is pulled:
 #

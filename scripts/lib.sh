@@ -1,3 +1,6 @@
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # shellcheck shell=bash
 # Functions that the scripts share: messages, waiting, and daemons that are
 # known by a pid file. Source it after `set -euo pipefail`.

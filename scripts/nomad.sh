@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # One Nomad agent, server and client, on the loopback address, with both
 # plugins; with GPU_MEM_NODES more agents that are clients only. The GPUs are
 # dealt out among the nodes, evenly and in order. Stopping leaves the tasks

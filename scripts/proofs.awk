@@ -1,3 +1,6 @@
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Shortens `go test -v` to what failed and what was proven, and sums up the
 # operations of all histories that were checked, with the faults in them.
 /^ *=== / || /^ *--- PASS/ || /^PASS$/ || /: seed [0-9]+$/ { next }

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Builds the tools of the development cluster from their Go modules, which are
 # pinned in tools/*/go.mod, into the cache. A binary that is there and has the
 # pinned version is kept. The agents in NOMAD and CONSUL, or on PATH, are used in
-# place of those. Usage: tools.sh nomad|consul|runtime|lint|docker28|docker29 ...
+# place of those. Usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -26,12 +29,17 @@ packages() {
         say "toolkit $toolkit $toolkit/cmd/$program bin"
       done
       ;;
+    release)
+      say "dist github.com/goreleaser/nfpm/v2 github.com/goreleaser/nfpm/v2/cmd/nfpm bin"
+      say "dist github.com/CycloneDX/cyclonedx-gomod github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod bin"
+      ;;
+    vulncheck) say "dist golang.org/x/vuln golang.org/x/vuln/cmd/govulncheck bin" ;;
     docker28) engine docker28 github.com/docker/docker ;;
     docker29)
       engine docker29 github.com/moby/moby/v2
       say "runc github.com/opencontainers/runc github.com/opencontainers/runc docker29" # Debian's knows no time namespaces
       ;;
-    *) die "no tool '$1': nomad, consul, runtime, lint, docker28 or docker29" ;;
+    *) die "no tool '$1': nomad, consul, runtime, lint, release, vulncheck, docker28 or docker29" ;;
   esac
 }
 
@@ -133,7 +141,7 @@ await() {
   wait "$1"
 }
 
-(($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint|docker28|docker29 ..."
+(($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ..."
 mkdir -p "$GPU_MEM_CACHE/bin"
 # Who needs nothing built does not wait for one who builds something else.
 wanted=$(missing "$@")

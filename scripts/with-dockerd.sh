@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Runs one command beside a private Docker engine with two simulated GPUs, and
 # ends the engine afterwards. README.md lists what the command finds in its
 # environment. Usage: with-dockerd.sh COMMAND...

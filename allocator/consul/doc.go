@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package consul keeps the allocation table in Consul's key-value store, so
 // that all nodes of a cluster share it.
 //

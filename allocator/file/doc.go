@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package file keeps the allocation table in one file, for a node without
 // Consul. The device plugin, the task driver and people's commands share it.
 //

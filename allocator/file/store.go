@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package file
 
 import (
@@ -129,6 +132,8 @@ func (s *Store) read() (*table, error) {
 		return table, nil
 	case errors.Is(err, os.ErrNotExist):
 		return newTable(), nil
+	case errors.Is(err, allocator.ErrNewer):
+		return nil, fmt.Errorf("file %s: %w", s.path, err)
 	case errors.Is(err, allocator.ErrUnreadable):
 		return nil, fmt.Errorf("file %s: %w; repair it, or move it away to start with an empty table", s.path, err)
 	default:

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package file
 
 import (
@@ -38,10 +41,16 @@ func newTable() *table {
 // decode reads the text of the file. An error matches allocator.ErrUnreadable.
 func decode(text []byte) (*table, error) {
 	t := &table{}
-	if err := json.Unmarshal(text, t); err != nil {
-		return nil, fmt.Errorf("%w: %w", allocator.ErrUnreadable, err)
+	err := json.Unmarshal(text, t)
+	if err != nil {
+		t.Format = formatOf(text)
 	}
-	if t.Format != format {
+	switch {
+	case t.Format > format:
+		return nil, fmt.Errorf("%w: %w: format %d, this program reads %d", allocator.ErrUnreadable, allocator.ErrNewer, t.Format, format)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", allocator.ErrUnreadable, err)
+	case t.Format != format:
 		return nil, fmt.Errorf("%w: format %d, this program reads %d", allocator.ErrUnreadable, t.Format, format)
 	}
 	for key, e := range t.Entries {
@@ -57,6 +66,18 @@ func decode(text []byte) (*table, error) {
 		t.Entries = map[string]entry{}
 	}
 	return t, nil
+}
+
+// formatOf returns the format of a text that cannot be decoded, 0 if it has none: a newer version may have changed
+// anything else.
+func formatOf(text []byte) int {
+	var head struct {
+		Format int `json:"format"`
+	}
+	if json.Unmarshal(text, &head) != nil {
+		return 0
+	}
+	return head.Format
 }
 
 // encode returns the text of the file. Sorted keys and indents are for people.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package placement decides where a task should go: on which node, and there
 // on which GPUs.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package placement
 
 // Node is what a snapshot says of one node. CPU is in any unit that requests

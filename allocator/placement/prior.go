@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package placement
 
 // The prior demand, in tasks: so many that ask for a whole GPU, and so many that

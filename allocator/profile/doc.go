@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package profile computes how much GPU memory a task needs from what is known
 // of the task: the task-resource table of the cluster.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package storetest holds what every allocator.Store must do, and what tests of
 // other packages need in place of a real one.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package docker speaks to one Docker daemon on behalf of the task driver.
 //
 // It is the only importer of the Docker Engine client. It knows nothing of Nomad, GPUs or claims: it takes the data

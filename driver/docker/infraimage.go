@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package docker
 
 import (
@@ -31,6 +34,35 @@ type pinnedImage struct {
 	Digests []string `json:"digests,omitempty"` // repository@sha256:...
 }
 
+// pinVersion is the version of the file that is written, and the highest that is read. A file without one is of version 1.
+const pinVersion = 1
+
+// pinnedText is the content of the file.
+type pinnedText struct {
+	Version int `json:"version"`
+	pinnedImage
+}
+
+// errNewerPin is returned for a file of a newer version. It is never overwritten.
+var errNewerPin = errors.New("written by a newer version, upgrade the plugin")
+
+// readPin returns the content of the file. The error matches fs.ErrNotExist if there is none.
+func readPin(path string) (pinnedImage, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return pinnedImage{}, err
+	}
+	var head struct {
+		Version int `json:"version"`
+	}
+	if json.Unmarshal(text, &head) == nil && head.Version > pinVersion {
+		return pinnedImage{}, fmt.Errorf("%s: %w: it has version %d, this plugin reads up to %d", path, errNewerPin, head.Version, pinVersion)
+	}
+	var saved pinnedText
+	err = json.Unmarshal(text, &saved)
+	return saved.pinnedImage, err
+}
+
 func (p pinnedImage) is(image Image) bool {
 	return image.ID == p.ID || slices.ContainsFunc(image.Digests, func(d string) bool { return slices.Contains(p.Digests, d) })
 }
@@ -40,9 +72,9 @@ func (p *infraPin) get(name string) (pinned pinnedImage, found bool, err error) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.read && p.path != "" {
-		text, err := os.ReadFile(p.path)
-		if err == nil {
-			err = json.Unmarshal(text, &p.pinned)
+		p.pinned, err = readPin(p.path)
+		if errors.Is(err, errNewerPin) {
+			return pinnedImage{}, false, fmt.Errorf("which pause image was used is not known: %w", err)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return pinnedImage{}, false, fmt.Errorf("which pause image was used is not known: %w; remove %s to accept the present one", err, p.path)
@@ -59,7 +91,7 @@ func (p *infraPin) set(pinned pinnedImage) error {
 	if p.path == "" {
 		return nil
 	}
-	text, err := json.Marshal(pinned)
+	text, err := json.Marshal(pinnedText{pinVersion, pinned})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(p.path), 0o700)
 	}

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package docker
 
 import (
@@ -130,6 +133,38 @@ func TestSandboxImageIsPinned(t *testing.T) {
 	must.NoError(t, os.WriteFile(pin, []byte("{"), 0o600))
 	_, _, err = boot("local/pause:1").CreateSandbox(t.Context(), SandboxSpec{Name: "sandbox"})
 	must.ErrorContains(t, err, "remove "+pin)
+}
+
+// The file of the first format, without a version, is read; that of a newer version is reported and stays.
+func TestSandboxPinOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	d := newSandboxDaemon()
+	d.has("local/pause:1", "sha256:two")
+	d.has("sha256:one", "sha256:one")
+	d.has("local/pause:2", "sha256:two")
+	pin := filepath.Join(t.TempDir(), "infra_image.json")
+	create := func(name string) error {
+		_, _, err := d.start(t, Config{InfraImage: name, InfraPinFile: pin}).CreateSandbox(t.Context(), SandboxSpec{Name: "sandbox"})
+		return err
+	}
+	must.NoError(t, os.WriteFile(pin, []byte(`{"name":"local/pause:1","id":"sha256:one"}`+"\n"), 0o600))
+	must.NoError(t, create("local/pause:1"))
+	must.Eq(t, "sha256:one", d.last().Image)
+	must.NoError(t, create("local/pause:2"))
+	text, err := os.ReadFile(pin)
+	must.NoError(t, err)
+	must.StrHasPrefix(t, `{"version":1,"name":"local/pause:2"`, string(text))
+
+	const newer = `{"version":2,"name":["local/pause:1"]}`
+	must.NoError(t, os.WriteFile(pin, []byte(newer), 0o600))
+	for _, name := range []string{"local/pause:1", "local/pause:2"} {
+		err := create(name)
+		must.ErrorContains(t, err, "written by a newer version, upgrade the plugin")
+		must.StrNotContains(t, err.Error(), "remove "+pin)
+	}
+	text, err = os.ReadFile(pin)
+	must.NoError(t, err)
+	must.Eq(t, newer, string(text))
 }
 
 // Another image store of Docker gives the same image another ID.

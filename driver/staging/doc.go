@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package staging mounts what a container gets from its allocation's directory at paths that no task can change.
 //
 // Docker takes the source of a bind mount as a path, and looks it up once more when it starts the container. Another

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package taskfile opens files and directories that a task could have changed. A task writes to parts of its
 // allocation's directory as root, so any name in there may be a link, a device, a FIFO or a hard link by the time that
 // the driver, which is root on the host, uses it.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package soak runs a cluster of three nodes, each with an engine of its own, under
 // random jobs and random faults, and looks at it all the time.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package boot tells machines, and the boots of one, apart: both plugins need to know whether
 // a record was written on this machine, and since its last boot.
 package boot

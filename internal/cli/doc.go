@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package cli is the command line for operators: it shows who holds which part
 // of which GPU's memory, from what the allocation table says.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package doctor finds what is wrong in an allocation table: claims without
 // tasks, tasks without claims, memory that nobody accounts for, values that
 // cannot be read, nodes that are gone.

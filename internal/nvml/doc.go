@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package nvml reads NVIDIA GPUs through NVML, the driver's own library. It is
 // the only importer of go-nvml; the rest of the program sees plain values.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package planner decides where the tasks of a Nomad job should go, and writes
 // that into the job, so that Nomad books what was planned.
 //

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package simulate plays a trace of tasks against a scheduler and measures how
 // much of the cluster's GPU capacity ends up in use.
 //

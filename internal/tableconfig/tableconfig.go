@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package tableconfig is the configuration of the allocation table: the
 // "table" block that the device plugin and the task driver share, and the
 // command line's flags. It opens nothing; main does.

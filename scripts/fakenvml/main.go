@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Command fakenvml compiles the fake NVML into the folder that is its argument.
 package main
 

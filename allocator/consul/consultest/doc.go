@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package consultest starts real Consul servers for tests: one, or three that
 // form a cluster whose traffic can be cut. The environment variable CONSUL
 // names the binary; `make test-table` sets it.

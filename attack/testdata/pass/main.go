@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Pass hands a directory that one process has open to another, by an abstract socket: `pass give DIR` and `pass take SCRIPT`,
 // which runs a shell script with the directory as descriptor 3.
 package main

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package model says what must hold while a cluster is soaked in random jobs and
 // faults. It knows nothing of Nomad, Docker or Consul: it is given what was seen and
 // answers with what was wrong, so that it is tested without a cluster.

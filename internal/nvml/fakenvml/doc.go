@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package fakenvml is an NVML for machines without a GPU: a small
 // libnvidia-ml.so.1 in C (folder c) that the real go-nvml loads by path, and
 // what a test needs to build it and to write its state. Production code knows

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package live plans jobs for a cluster that runs: it reads Nomad and the
 // allocation table, reserves what a plan takes, submits the job and follows what
 // Nomad makes of it.

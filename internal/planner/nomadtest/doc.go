@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package nomadtest is a small Nomad for tests: its real scheduler and its real
 // reader of job files, behind as much of its HTTP API as the planner asks for.
 // Nothing runs on its nodes; what is placed counts as running.

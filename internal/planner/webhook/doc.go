@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package webhook plans jobs for an admission proxy, so that a plain
 // `nomad job run` is planned too. It speaks both contracts of the Nomad
 // Admission Control Proxy: a job comes in as Nomad's API has it, and a JSON

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 // Package nomad measures Nomad's own scheduler: the code that a Nomad server
 // runs, on a state store in memory.
 //

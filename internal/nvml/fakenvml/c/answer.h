@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 /*
  * How most NVML functions are answered: one key of the state file is one
  * value, and a key that is not there is a value that this GPU cannot tell

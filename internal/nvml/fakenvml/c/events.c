@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 /*
  * Events. Each `event` line of a GPU is one event, delivered once to every
  * event set that was registered before the line was written.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 /* Multi-Instance GPU. Without the key `mig` a GPU does not support it. */
 #include "answer.h"
 

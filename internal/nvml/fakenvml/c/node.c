@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 /* The library itself, the driver, and how GPUs are found. */
 #include "answer.h"
 

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 /*
  * Reading the state file. Nothing is kept between calls but the handles, and
  * the file's text as long as it is the same file.

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 /*
  * The state of the pretended machine: a text file, read anew by every NVML
  * call, so that a test or a person can change it while a program runs.

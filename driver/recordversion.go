@@ -1,0 +1,41 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// recordVersion is the version of the JSON records in state_dir that this plugin writes, and the highest it reads. A
+// record without a version is of version 1. A new field does not raise it; a change that an older plugin would misread
+// does. The files of tenancy are no records: they are locks, and a number that names a process.
+const recordVersion = 1
+
+// errNewer is returned for a record of a newer version. Such a record is never overwritten or removed, so that the
+// newer plugin finds it after the next upgrade.
+var errNewer = errors.New("written by a newer version, upgrade the plugin")
+
+// checkVersion returns errNewer for the text of a record that this plugin must not interpret. Whether other text is a
+// record is left to the caller.
+func checkVersion(path string, text []byte) error {
+	var head struct {
+		Version int `json:"version"`
+	}
+	if json.Unmarshal(text, &head) == nil && head.Version > recordVersion {
+		return fmt.Errorf("%s: %w: it has version %d, this plugin reads up to %d", path, errNewer, head.Version, recordVersion)
+	}
+	return nil
+}
+
+// keepNewer returns errNewer if there is a record of a newer version at the path. A file that cannot be read is none.
+func keepNewer(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return checkVersion(path, text)
+}

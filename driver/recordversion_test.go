@@ -1,0 +1,145 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/docker"
+)
+
+const (
+	goldenAlloc   = "1b2c3d4e-5f0e-4e6b-9a3c-2d1b0c9f8e7d"
+	goldenAttempt = goldenAlloc + "/model/7aa3c0de"
+	goldenNode    = "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c"
+)
+
+// stateOfFirstFormat is a state_dir as the plugin wrote it before records had versions.
+func stateOfFirstFormat(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "state"))))
+	return dir
+}
+
+// makeNewer gives all records of a state_dir the form of a later version, in which nothing but the version is where this
+// one looks for it, and returns their texts by path.
+func makeNewer(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, pattern := range []string{"attempts/*.json", "logs/*.json", "images.json", "node_id"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		must.NoError(t, err)
+		must.SliceNotEmpty(t, paths, must.Sprint(pattern))
+		for _, path := range paths {
+			texts[path] = `{"id": {"new": 1}, "images": 7, "position": "` + strings.Repeat("x", 600) + `", "version": 2}`
+			must.NoError(t, os.WriteFile(path, []byte(texts[path]), 0o600))
+		}
+	}
+	return texts
+}
+
+// An upgrade reads what earlier versions wrote, and what is written since has a version.
+func TestUpgradeOfStateDir(t *testing.T) {
+	t.Parallel()
+	dir := stateOfFirstFormat(t)
+	now := time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
+
+	journal := openJournal(dir)
+	all, err := journal.all()
+	must.NoError(t, err)
+	want := attempt{
+		ID: goldenAttempt, GPUs: []allocator.GPUID{"GPU-4f1a"},
+		Owner: allocator.Owner{
+			Namespace: "default", Job: "chat", Group: "serve", Task: "model", Alloc: goldenAlloc, Node: goldenNode, NodeName: "gpu-node-1",
+		},
+		Units: map[allocator.GPUID]allocator.UnitSet{"GPU-4f1a": allocator.NewUnitSet(0, 1, 2, 5)},
+		Begun: now, Boot: "boot", Engine: "engine", Over: true, Ended: now.Add(time.Hour),
+	}
+	must.Eq(t, []attempt{want}, all)
+	must.NoError(t, journal.write(want))
+	again, found, err := journal.read(goldenAttempt)
+	must.NoError(t, err)
+	must.True(t, found)
+	must.Eq(t, want, again)
+
+	saved, position, err := openCheckpoints(dir).open(goldenAttempt, "9f8e")
+	must.NoError(t, err)
+	saved.close()
+	must.Eq(t, docker.LogPosition{Stdout: docker.LogMark{Time: now, Count: 3}, Stderr: docker.LogMark{Time: now, Count: 1}}, position)
+
+	notes := notesOfImages(dir)
+	images, err := notes.read()
+	must.NoError(t, err)
+	must.Eq(t, []string{"sha256:a", "sha256:b"}, images)
+	must.NoError(t, notes.write(slices.Values(images)))
+
+	node := openHome(dir)
+	must.NoError(t, node.unread)
+	must.Eq(t, goldenNode, node.nodeID())
+	node.learn(allocator.Owner{Node: "another"}, nil)
+	must.Eq(t, "another", openHome(dir).nodeID())
+
+	for _, path := range []string{journal.path(goldenAttempt), notes.path, node.path} {
+		text, err := os.ReadFile(path)
+		must.NoError(t, err)
+		must.StrHasPrefix(t, `{"version":1,`, string(text))
+	}
+}
+
+// After a downgrade the records of the newer version are reported, and stay as they are.
+func TestDowngradeOfStateDir(t *testing.T) {
+	t.Parallel()
+	dir := stateOfFirstFormat(t)
+	texts := makeNewer(t, dir)
+	refused := func(err error) {
+		t.Helper()
+		must.ErrorIs(t, err, errNewer)
+		must.ErrorContains(t, err, "written by a newer version, upgrade the plugin")
+		must.ErrorContains(t, err, dir)
+	}
+	journal := openJournal(dir)
+	_, err := journal.list()
+	refused(err)
+	_, found, err := journal.read(goldenAttempt)
+	must.False(t, found)
+	refused(err)
+	must.False(t, errors.Is(err, errDamaged), must.Sprint("damaged records are removed"))
+	refused(journal.write(attempt{ID: goldenAttempt, Owner: allocator.Owner{Alloc: goldenAlloc}}))
+	must.NoError(t, journal.remove(goldenAttempt))
+
+	logs := openCheckpoints(dir)
+	saved, position, err := logs.open(goldenAttempt, "9f8e")
+	refused(err)
+	must.Nil(t, saved)
+	must.Eq(t, docker.LogPosition{}, position)
+	must.NoError(t, logs.remove(goldenAttempt))
+	must.NoError(t, logs.sweep(func() ([]string, error) { return nil, nil }))
+
+	notes := notesOfImages(dir)
+	_, err = notes.read()
+	refused(err)
+	refused(notes.write(slices.Values([]string{"sha256:c"})))
+
+	node := openHome(dir)
+	refused(node.unread)
+	must.Eq(t, "", node.nodeID())
+	node.learn(allocator.Owner{Node: goldenNode}, nil)
+	must.Eq(t, goldenNode, node.nodeID(), must.Sprint("it is known to this process"))
+
+	for path, want := range texts {
+		text, err := os.ReadFile(path)
+		must.NoError(t, err)
+		must.Eq(t, want, string(text), must.Sprint(path))
+	}
+}
