@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package allocator
 
 // Withdrawn says why the device plugin of a GPU's node offers no unit of it, as the table

@@ -1,3 +1,6 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
 package driver
 
 import (

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright the nomad-gpu-mem authors
+# SPDX-License-Identifier: MPL-2.0
+
 # Two run directories and one slot: what the scripts of the second do to the first's
 # bridges. Usage: slot.sh DIRECTORY
 set -euo pipefail
