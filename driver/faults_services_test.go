@@ -109,6 +109,7 @@ func TestFaultConsulRestoredFromAnOldSnapshot(t *testing.T) {
 	client := agent.Client(t, "")
 	gone := allocator.Owner{Job: "gone", Task: "t", Alloc: "gone-alloc"}
 	must.NoError(t, w.table.Claim(t.Context(), gone, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 3)}))
+	must.NoError(t, w.table.Running(t.Context(), gone, "1", "its container", []allocator.GPUID{gpuA}))
 	reader, _, err := client.Snapshot().Save(nil)
 	must.NoError(t, err)
 	old, err := io.ReadAll(reader)
