@@ -251,7 +251,7 @@ func TestDanglingWhileTheSweeperLooks(t *testing.T) {
 	}()
 	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
 	must.Eq(t, 0, w.engine.count())
-	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
+	s.keeper.sweep(t.Context(), time.Now().Add(2*time.Hour)) // later than the first look, which began the time as sole process
 	must.SliceEmpty(t, w.claims())
 }
 
@@ -276,7 +276,7 @@ func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
 	must.NoError(t, err)
 	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour)) // beside the sweeper
 	must.Eq(t, 1, w.engine.count())
-	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
+	s.keeper.sweep(t.Context(), time.Now().Add(2*time.Hour))
 	must.SliceEmpty(t, w.claims())
 }
 
