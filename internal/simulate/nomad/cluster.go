@@ -3,11 +3,13 @@ package nomad
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/nomad/nomad/structs"
 	device "github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"nomad-gpu-mem/allocator/placement"
+	"nomad-gpu-mem/internal/planner"
 )
 
 // The trace shares GPUs in hundredths, though it counts thousandths. Nomad keeps
@@ -18,8 +20,6 @@ const (
 )
 
 const (
-	vendor     = "nvidia"
-	deviceType = "gpu-mem"
 	driver     = "gpu-docker"
 	datacenter = "dc1"
 )
@@ -60,6 +60,7 @@ func newNode(id string, n placement.Node) (*structs.Node, error) {
 
 // newGroup is a GPU as the device plugin offers it.
 func newGroup(g placement.GPU, index int) *structs.NodeDeviceResource {
+	vendor, deviceType, _ := strings.Cut(planner.Device, "/")
 	group := &structs.NodeDeviceResource{
 		Vendor: vendor, Type: deviceType, Name: g.ID,
 		Attributes: map[string]*device.Attribute{
@@ -67,6 +68,7 @@ func newGroup(g placement.GPU, index int) *structs.NodeDeviceResource {
 			"model":         device.NewStringAttribute(g.Model),
 			"index":         device.NewIntAttribute(int64(index), ""),
 			"units":         device.NewIntAttribute(units, ""),
+			"memory_unit":   device.NewIntAttribute(int64(g.UnitMiB*milliPerUnit), device.UnitMiB),
 			"healthy_units": device.NewIntAttribute(units, ""),
 		},
 	}
