@@ -2,6 +2,7 @@ package live_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,9 @@ func (w *world) Plan(ctx context.Context, job *api.Job, options planner.Options)
 
 func document(t *testing.T, job *api.Job) *planner.Document {
 	t.Helper()
-	d, err := planner.NewDocument(job)
+	data, err := json.Marshal(job)
+	must.NoError(t, err)
+	d, err := planner.ReadJob(data)
 	must.NoError(t, err)
 	return d
 }
