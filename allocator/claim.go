@@ -104,13 +104,11 @@ type Claim struct {
 	Engine  string     `json:"engine,omitempty"`
 	State   ClaimState `json:"state"`
 
-	Container   string    `json:"container,omitempty"` // container ID, once it runs
-	ClaimedAt   time.Time `json:"claimed_at"`
-	RunningAt   time.Time `json:"running_at,omitzero"`
-	StuckAt     time.Time `json:"stuck_at,omitzero"`     // since when its container cannot be ended
-	ExpiresAt   time.Time `json:"expires_at,omitzero"`   // of a claim that is no task's
-	Enforcement string    `json:"enforcement,omitempty"` // how the slice is held to its size
-	PeakMiB     uint64    `json:"peak_mib,omitempty"`    // most memory seen in use, MiB
+	Container string    `json:"container,omitempty"` // container ID, once it runs
+	ClaimedAt time.Time `json:"claimed_at"`
+	RunningAt time.Time `json:"running_at,omitzero"`
+	StuckAt   time.Time `json:"stuck_at,omitzero"`   // since when its container cannot be ended
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // of a claim that is no task's
 
 	// Units is derived from the ledger's unit map when claims are listed.
 	Units UnitSet `json:"-"`

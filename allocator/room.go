@@ -23,9 +23,9 @@ const (
 	aroundClaims = 512
 	aroundClaim  = 10
 
-	// spare is for the fields of a claim that others than task drivers write,
-	// enforcement and peak_mib. A long task name may take it.
-	spare = len(`"enforcement":"enforced","peak_mib":9999999,`)
+	// spare is room in a claim, in bytes, for the fields that a later version adds. A long
+	// task name may take it.
+	spare = 44
 
 	// longestName and shortestName bound what a name takes in JSON, in bytes.
 	longestName  = 128

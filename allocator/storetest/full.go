@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ const FullUnits = 564
 
 // FullLedger is the value of a GPU's ledger on which each of FullUnits units is a claim
 // of its own: of a task of a job, a group and a namespace with that name, with every
-// field at its longest.
+// field at its longest, and with as much of a later version as there is room for.
 func FullLedger(t testing.TB, gpu allocator.GPUID, name string) []byte {
 	t.Helper()
 	l, err := allocator.DecodeLedger(nil)
@@ -38,7 +39,7 @@ func FullLedger(t testing.TB, gpu allocator.GPUID, name string) []byte {
 		l.Stuck(owner, attempt.ID, at.Truncate(time.Millisecond))
 	}
 	for mark, claim := range l.Marks {
-		claim.Enforcement, claim.PeakMiB = "enforced", 9_999_999
+		must.NoError(t, json.Unmarshal([]byte(`{"of_a_later_version":"12345678901234567890"}`), &claim))
 		l.Marks[mark] = claim
 	}
 	value, err := l.Encode()

@@ -169,7 +169,6 @@ func newClaim(claim allocator.Claim, mark string, unitMiB uint64) Claim {
 		Mark: mark, Owner: claim.Owner, State: claim.State, Container: claim.Container,
 		Units: claim.Units, UnitCount: len(claim.Units), MiB: uint64(len(claim.Units)) * unitMiB,
 		ClaimedAt: claim.ClaimedAt, RunningAt: claim.RunningAt, ExpiresAt: claim.ExpiresAt,
-		Enforcement: claim.Enforcement, PeakMiB: claim.PeakMiB,
 	}
 }
 

@@ -94,16 +94,14 @@ type Cordon struct {
 type Claim struct {
 	Mark string `json:"mark"` // stands for it in the map
 	allocator.Owner
-	State       allocator.ClaimState `json:"state"`
-	Container   string               `json:"container,omitempty"`
-	Units       allocator.UnitSet    `json:"units"`
-	UnitCount   int                  `json:"unit_count"`
-	MiB         uint64               `json:"mib"`
-	ClaimedAt   time.Time            `json:"claimed_at"`
-	RunningAt   time.Time            `json:"running_at,omitzero"`
-	ExpiresAt   time.Time            `json:"expires_at,omitzero"`
-	Enforcement string               `json:"enforcement,omitempty"`
-	PeakMiB     uint64               `json:"peak_mib,omitempty"`
+	State     allocator.ClaimState `json:"state"`
+	Container string               `json:"container,omitempty"`
+	Units     allocator.UnitSet    `json:"units"`
+	UnitCount int                  `json:"unit_count"`
+	MiB       uint64               `json:"mib"`
+	ClaimedAt time.Time            `json:"claimed_at"`
+	RunningAt time.Time            `json:"running_at,omitzero"`
+	ExpiresAt time.Time            `json:"expires_at,omitzero"`
 }
 
 // Problem is a value of the table that cannot be read.
