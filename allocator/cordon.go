@@ -3,7 +3,6 @@ package allocator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -84,35 +83,21 @@ func (t *Table) Uncordon(ctx context.Context, gpu GPUID) error {
 	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) { return nil, old != nil })
 }
 
-// changeCordon writes what decide makes of the old cordon, nil for none. On a
-// conflict it reads and decides again.
+// changeCordon writes what decide makes of the old cordon, nil for none.
 func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Cordon) (*Cordon, bool)) error {
 	if gpu == "" {
 		return fmt.Errorf("cordon of a GPU without a UUID: %w", ErrInvalid)
 	}
 	key := CordonKey(gpu)
-	pause := newPacer()
-	for range maxRounds {
-		entry, err := t.store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
+	return changeKey(ctx, t.store, key, func(entry Entry) ([]byte, bool, error) {
 		cordon, changed := decide(decodeCordon(entry.Value))
-		if !changed {
-			return nil
+		if !changed || cordon == nil {
+			return nil, changed, nil
 		}
-		write := Write{Key: key, Version: entry.Version}
-		if cordon != nil {
-			if write.Value, err = json.Marshal(cordon); err != nil {
-				return fmt.Errorf("key %s: %w", key, err)
-			}
+		value, err := json.Marshal(cordon)
+		if err != nil {
+			return nil, false, fmt.Errorf("key %s: %w", key, err)
 		}
-		if err := t.store.Apply(ctx, []Write{write}); !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+		return value, true, nil
+	})
 }

@@ -13,13 +13,15 @@ import (
 //	gpus/<UUID>/state     GPUState, written by the device plugin
 //	gpus/<UUID>/claims    Ledger, written by the task driver and by people
 //	gpus/<UUID>/cordon    Cordon, written by people
+//	profiles/<name>       Profile, written by people
 const (
-	nodesPrefix  = "nodes/"
-	gpusPrefix   = "gpus/"
-	stateSuffix  = "/state"
-	claimsSuffix = "/claims"
-	leaseSuffix  = "/lease"
-	cordonSuffix = "/cordon"
+	nodesPrefix    = "nodes/"
+	gpusPrefix     = "gpus/"
+	profilesPrefix = "profiles/"
+	stateSuffix    = "/state"
+	claimsSuffix   = "/claims"
+	leaseSuffix    = "/lease"
+	cordonSuffix   = "/cordon"
 )
 
 // NodeKey is the key of a node's state.
@@ -64,6 +66,18 @@ func parseGPUKey(key string) (gpu GPUID, suffix string, ok bool) {
 	}
 	id, ok := parseElement(name[:at])
 	return GPUID(id), name[at:], ok
+}
+
+// ProfileKey is the key of a profile.
+func ProfileKey(name string) string { return profilesPrefix + escape(name) }
+
+// parseProfileKey is the inverse of ProfileKey.
+func parseProfileKey(key string) (name string, ok bool) {
+	element, isProfile := strings.CutPrefix(key, profilesPrefix)
+	if !isProfile {
+		return "", false
+	}
+	return parseElement(element)
 }
 
 // parseElement is the inverse of escape. Other spellings of a name are refused:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -109,42 +108,16 @@ func (t *Table) PutProfile(ctx context.Context, name string, p Profile) error {
 // none. Jobs that run are not touched.
 func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 	key := ProfileKey(name)
-	pause := newPacer()
-	for range maxRounds {
-		entry, err := t.store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
+	return changeKey(ctx, t.store, key, func(entry Entry) ([]byte, bool, error) {
 		if entry.Version == 0 {
-			return fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
+			return nil, false, fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
 		}
-		err = t.store.Apply(ctx, []Write{{Key: key, Version: entry.Version}})
-		if !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+		return nil, true, nil
+	})
 }
 
 // ErrNoProfile is returned for a name that no profile has.
 var ErrNoProfile = errors.New("there is no such profile")
-
-const profilesPrefix = "profiles/"
-
-// ProfileKey is the key of a profile.
-func ProfileKey(name string) string { return profilesPrefix + escape(name) }
-
-// parseProfileKey is the inverse of ProfileKey.
-func parseProfileKey(key string) (name string, ok bool) {
-	element, isProfile := strings.CutPrefix(key, profilesPrefix)
-	if !isProfile {
-		return "", false
-	}
-	return parseElement(element)
-}
 
 var (
 	_ json.Marshaler   = Profile{}

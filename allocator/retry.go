@@ -2,9 +2,46 @@ package allocator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
+
+// maxRounds bounds how often a change is decided again after a conflict. Each
+// conflict means that another caller got through, so it is far above the number of
+// tasks that start on one GPU at once.
+const maxRounds = 200
+
+// untilApplied repeats a change, which reads, decides and writes, until no other caller
+// gets ahead of it. The subject names what is changed, for the error.
+func untilApplied(ctx context.Context, subject string, change func() error) error {
+	pause := newPacer()
+	for range maxRounds {
+		if err := change(); !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := pause.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: gave up after %d rounds: %w", subject, maxRounds, ErrConflict)
+}
+
+// changeKey writes what decide makes of the entry under a key. A nil value deletes it.
+func changeKey(ctx context.Context, store Store, key string, decide func(Entry) (value []byte, changed bool, err error)) error {
+	return untilApplied(ctx, "key "+key, func() error {
+		entry, err := store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		value, changed, err := decide(entry)
+		if err != nil || !changed {
+			return err
+		}
+		return store.Apply(ctx, []Write{{Key: key, Value: value, Version: entry.Version}})
+	})
+}
 
 const (
 	// firstSpread and lastSpread bound, in rounds, the time over which those
