@@ -15,6 +15,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/boot"
+	"nomad-gpu-mem/internal/tellonce"
 	"nomad-gpu-mem/internal/version"
 )
 
@@ -41,7 +42,7 @@ type publisher struct {
 	written map[allocator.GPUID]allocator.GPUState
 	node    allocator.NodeState // as last written
 	beat    time.Time           // of the last complete writing
-	fault   string              // already told to the operator
+	fault   tellonce.Last       // what the operator was told
 }
 
 func newPublisher(logger hclog.Logger, b *board[inventory], table *lazyTable) *publisher {
@@ -150,13 +151,13 @@ func (p *publisher) putGPUs(ctx context.Context, table Table, states map[allocat
 
 // tell reports a fault once, and its end.
 func (p *publisher) tell(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case err == nil && p.fault != "":
-		p.fault = ""
+	if ctx.Err() != nil {
+		return
+	}
+	switch isNew, isOver := p.fault.NoteError(err); {
+	case isOver:
 		p.logger.Info("GPU states are written to the allocation table again")
-	case err != nil && err.Error() != p.fault:
-		p.fault = err.Error()
+	case isNew:
 		p.logger.Warn("cannot write GPU states to the allocation table; trying again", "error", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // Stats streams the use of every offered GPU, from the readings that
@@ -40,10 +41,8 @@ func (p *Plugin) streamStats(ctx context.Context, interval time.Duration, respon
 		case responses <- &device.StatsResponse{Groups: groupStats(newest)}:
 			sent = newest.readAt
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, interval) != nil {
 			return
-		case <-time.After(interval):
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // sweepLoop completes what was left over: releases that failed, the attempts of tasks
@@ -26,7 +27,7 @@ func (p *Plugin) sweepLoop(s *services) {
 // time to recover its tasks.
 func (p *Plugin) danglingLoop(s *services) {
 	dangling := s.settings.GC.Dangling
-	if !dangling.Enabled || !pause(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) {
+	if !dangling.Enabled || pause.For(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) != nil {
 		return
 	}
 	every(p.ctx, s.settings.danglingEvery, func() {

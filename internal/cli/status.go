@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // retryPause is how long --watch waits for a table that is not reachable.
@@ -109,10 +110,8 @@ func (s *statusCommand) next(ctx context.Context, table *allocator.Table, after 
 			return nil, err
 		}
 		fmt.Fprintln(s.err, s.table.explain(err))
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := pause.For(ctx, retryPause); err != nil {
+			return nil, err
 		}
 	}
 }
