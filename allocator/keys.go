@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// DefaultPrefix is the store's prefix unless the operator sets another.
+const DefaultPrefix = "gpu-mem"
+
 // Keys of the table, below the store's prefix:
 //
 //	nodes/<node>          NodeState, written by the device plugin

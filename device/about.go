@@ -16,13 +16,6 @@ import (
 // Name is the plugin's name.
 const Name = "gpu-mem"
 
-// The first two parts of what a job asks for, device "nvidia/gpu-mem". The third
-// is the GPU's UUID.
-const (
-	Vendor = "nvidia"
-	Type   = "gpu-mem"
-)
-
 // Defaults of the options.
 const (
 	DefaultMemoryUnit   = "1GiB"

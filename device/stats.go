@@ -68,7 +68,7 @@ func groupStats(i inventory) []*device.DeviceGroupStats {
 				}
 			}
 		}
-		groups = append(groups, &device.DeviceGroupStats{Vendor: Vendor, Type: Type, Name: g.UUID, InstanceStats: units})
+		groups = append(groups, &device.DeviceGroupStats{Vendor: allocator.DeviceVendor, Type: allocator.DeviceType, Name: g.UUID, InstanceStats: units})
 	}
 	return groups
 }

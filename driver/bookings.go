@@ -32,7 +32,7 @@ func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
 		return nil
 	}
 	return fmt.Errorf("the task was given GPU %q by another device plugin than gpu-mem, whose claims this driver cannot check: "+
-		`ask for device "nvidia/gpu-mem", or run the task with Nomad's own driver`, visible)
+		`ask for device "`+allocator.Device+`", or run the task with Nomad's own driver`, visible)
 }
 
 func gpusOf(bookings []allocator.Booking) []allocator.GPUID {

@@ -161,7 +161,7 @@ func healthyUnits(nodes []*api.NodeListStub, gpu allocator.GPUID) allocator.Unit
 			continue
 		}
 		for _, group := range node.NodeResources.Devices {
-			if group.Vendor != deviceVendor || group.Type != deviceType || group.Name != string(gpu) {
+			if group.Vendor != allocator.DeviceVendor || group.Type != allocator.DeviceType || group.Name != string(gpu) {
 				continue
 			}
 			for _, instance := range group.Instances {

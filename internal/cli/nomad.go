@@ -19,12 +19,6 @@ NOMAD_TOKEN of its own where NOMAD_UNIX_ADDR says. NOMAD_TOKEN and the other var
 that all Nomad clients read count too. The token needs read-job in all namespaces and
 node:read.`
 
-// Names of our devices in Nomad.
-const (
-	deviceVendor = "nvidia"
-	deviceType   = "gpu-mem"
-)
-
 // nomadFlags are the options that say where Nomad is.
 type nomadFlags struct {
 	address string
@@ -120,7 +114,7 @@ func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 func bookedUnits(devices []*api.AllocatedDeviceResource) map[allocator.GPUID]allocator.UnitSet {
 	units := map[allocator.GPUID]allocator.UnitSet{}
 	for _, device := range devices {
-		if device.Vendor != deviceVendor || device.Type != deviceType {
+		if device.Vendor != allocator.DeviceVendor || device.Type != allocator.DeviceType {
 			continue
 		}
 		for _, id := range device.DeviceIDs {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"nomad-gpu-mem/allocator"
 )
 
 // The stores that a table can be kept in.
@@ -18,9 +20,8 @@ const (
 
 // Defaults of the options.
 const (
-	DefaultStore  = StoreConsul
-	DefaultPrefix = "gpu-mem"
-	DefaultPath   = "/var/lib/nomad-gpu-mem/table.json"
+	DefaultStore = StoreConsul
+	DefaultPath  = "/var/lib/nomad-gpu-mem/table.json"
 )
 
 // Config says where the table is.
@@ -47,14 +48,14 @@ type Config struct {
 
 // Default returns the configuration of an absent table block.
 func Default() Config {
-	return Config{Store: DefaultStore, Prefix: DefaultPrefix, Path: DefaultPath}
+	return Config{Store: DefaultStore, Prefix: allocator.DefaultPrefix, Path: DefaultPath}
 }
 
 // Spec is the schema of the table block's body.
 func Spec() *hclspec.Spec {
 	all := map[string]*hclspec.Spec{
 		"store":  withDefault("store", DefaultStore),
-		"prefix": withDefault("prefix", DefaultPrefix),
+		"prefix": withDefault("prefix", allocator.DefaultPrefix),
 		"path":   withDefault("path", DefaultPath),
 	}
 	for _, name := range []string{

@@ -61,7 +61,7 @@ func gpu() nomadtest.GPU { return nomadtest.GPU{Model: "NVIDIA A10", Units: 22, 
 func job(id string, units, count int) *api.Job {
 	task := api.NewTask("main", "gpu-docker")
 	amount := uint64(units)
-	task.Resources = &api.Resources{Devices: []*api.RequestedDevice{{Name: planner.Device, Count: &amount}}}
+	task.Resources = &api.Resources{Devices: []*api.RequestedDevice{{Name: allocator.Device, Count: &amount}}}
 	return api.NewServiceJob(id, id, "global", 50).AddTaskGroup(api.NewTaskGroup("group", count).AddTask(task))
 }
 

@@ -3,13 +3,12 @@ package nomad
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/nomad/nomad/structs"
 	device "github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/placement"
-	"nomad-gpu-mem/internal/planner"
 )
 
 // The trace shares GPUs in hundredths, though it counts thousandths. Nomad keeps
@@ -60,9 +59,8 @@ func newNode(id string, n placement.Node) (*structs.Node, error) {
 
 // newGroup is a GPU as the device plugin offers it.
 func newGroup(g placement.GPU, index int) *structs.NodeDeviceResource {
-	vendor, deviceType, _ := strings.Cut(planner.Device, "/")
 	group := &structs.NodeDeviceResource{
-		Vendor: vendor, Type: deviceType, Name: g.ID,
+		Vendor: allocator.DeviceVendor, Type: allocator.DeviceType, Name: g.ID,
 		Attributes: map[string]*device.Attribute{
 			"uuid":          device.NewStringAttribute(g.ID),
 			"model":         device.NewStringAttribute(g.Model),

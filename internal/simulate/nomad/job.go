@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/placement"
-	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/simulate"
 )
 
@@ -31,7 +31,7 @@ func newJob(number int, task simulate.Task) *api.Job {
 
 // newAsk takes units of one GPU, all of them for a whole one.
 func newAsk(a placement.Ask) *api.RequestedDevice {
-	ask := &api.RequestedDevice{Name: planner.Device, Count: new(uint64(units))}
+	ask := &api.RequestedDevice{Name: allocator.Device, Count: new(uint64(units))}
 	if !a.Whole {
 		ask.Count = new(uint64(unitsFor(a.Units)))
 	}
