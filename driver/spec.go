@@ -2,14 +2,14 @@ package driver
 
 import "github.com/hashicorp/nomad/plugins/shared/hclspec"
 
-// field is one named entry of an HCL schema; the functions below build one of
+// Field is one named entry of an HCL schema; the functions below build one of
 // each kind, so that a schema reads like the block that it describes.
-type field struct {
+type Field struct {
 	name string
 	spec *hclspec.Spec
 }
 
-func object(fields ...field) *hclspec.Spec {
+func Object(fields ...Field) *hclspec.Spec {
 	specs := make(map[string]*hclspec.Spec, len(fields))
 	for _, f := range fields {
 		specs[f.name] = f.spec
@@ -17,30 +17,38 @@ func object(fields ...field) *hclspec.Spec {
 	return hclspec.NewObject(specs)
 }
 
-func attr(name, kind string) field { return field{name, hclspec.NewAttr(name, kind, false)} }
+func Attr(name, kind string) Field { return Field{name, hclspec.NewAttr(name, kind, false)} }
 
-func text(name string) field   { return attr(name, "string") }
-func texts(name string) field  { return attr(name, "list(string)") }
-func flag(name string) field   { return attr(name, "bool") }
-func number(name string) field { return attr(name, "number") }
+func Text(name string) Field   { return Attr(name, "string") }
+func Texts(name string) Field  { return Attr(name, "list(string)") }
+func Flag(name string) Field   { return Attr(name, "bool") }
+func Number(name string) Field { return Attr(name, "number") }
 
-// textMap accepts a block, an assignment and JSON's list of objects alike.
-func textMap(name string) field { return attr(name, "list(map(string))") }
+// TextMap accepts a block, an assignment and JSON's list of objects alike.
+func TextMap(name string) Field { return Attr(name, "list(map(string))") }
 
-// attributes is a block whose keys are free.
-func attributes(name string) field {
-	return field{name, hclspec.NewBlockAttrs(name, "string", false)}
+// Attributes is a block whose keys are free.
+func Attributes(name string) Field {
+	return Field{name, hclspec.NewBlockAttrs(name, "string", false)}
 }
 
-func block(name string, fields ...field) field {
-	return field{name, hclspec.NewBlock(name, false, object(fields...))}
+func Block(name string, fields ...Field) Field {
+	return Field{name, hclspec.NewBlock(name, false, Object(fields...))}
 }
 
-func blocks(name string, fields ...field) field {
-	return field{name, hclspec.NewBlockList(name, object(fields...))}
+func Blocks(name string, fields ...Field) Field {
+	return Field{name, hclspec.NewBlockList(name, Object(fields...))}
 }
 
-// withDefault gives a field the HCL literal that stands in for a missing value.
-func withDefault(f field, literal string) field {
-	return field{f.name, hclspec.NewDefault(f.spec, hclspec.NewLiteral(literal))}
+// Default gives a field the HCL literal that stands in for a missing value.
+func Default(f Field, literal string) Field {
+	return Field{f.name, hclspec.NewDefault(f.spec, hclspec.NewLiteral(literal))}
+}
+
+// Required is an Attr that must not be missing.
+func Required(name, kind string) Field { return Field{name, hclspec.NewAttr(name, kind, true)} }
+
+// BlockOf is a block with a body that is described elsewhere.
+func BlockOf(name string, body *hclspec.Spec) Field {
+	return Field{name, hclspec.NewBlock(name, false, body)}
 }

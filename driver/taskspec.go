@@ -8,106 +8,106 @@ import (
 
 // taskSpec is the schema of a job's `config` block: every key that Nomad's own
 // Docker driver has ever known, since Nomad refuses a job with a key that is not
-// in the schema. TaskConfig documents what the keys mean.
+// in the  TaskConfig documents what the keys mean.
 func taskSpec() *hclspec.Spec {
-	return object(slices.Concat(processFields(), resourceFields(), securityFields(), networkFields(), storageFields())...)
+	return Object(slices.Concat(processFields(), resourceFields(), securityFields(), networkFields(), storageFields())...)
 }
 
-func processFields() []field {
-	return []field{
-		{"image", hclspec.NewAttr("image", "string", true)},
-		text("image_pull_timeout"),
-		flag("force_pull"),
-		text("load"),
-		block("auth", text("username"), text("password"), text("email"), text("server_address")),
-		flag("auth_soft_fail"),
-		text("command"),
-		texts("args"),
-		texts("entrypoint"),
-		text("work_dir"),
-		text("hostname"),
-		flag("tty"),
-		flag("interactive"),
-		flag("init"),
-		textMap("labels"),
-		block("healthchecks", flag("disable")),
-		number("container_exists_attempts"),
-		block("logging", text("type"), text("driver"), textMap("config")),
+func processFields() []Field {
+	return []Field{
+		Required("image", "string"),
+		Text("image_pull_timeout"),
+		Flag("force_pull"),
+		Text("load"),
+		Block("auth", Text("username"), Text("password"), Text("email"), Text("server_address")),
+		Flag("auth_soft_fail"),
+		Text("command"),
+		Texts("args"),
+		Texts("entrypoint"),
+		Text("work_dir"),
+		Text("hostname"),
+		Flag("tty"),
+		Flag("interactive"),
+		Flag("init"),
+		TextMap("labels"),
+		Block("healthchecks", Flag("disable")),
+		Number("container_exists_attempts"),
+		Block("logging", Text("type"), Text("driver"), TextMap("config")),
 	}
 }
 
-func resourceFields() []field {
-	return []field{
-		flag("cpu_hard_limit"),
-		withDefault(number("cpu_cfs_period"), `100000`),
-		text("cpuset_cpus"),
-		number("memory_hard_limit"),
-		number("pids_limit"),
-		number("shm_size"),
-		textMap("ulimit"),
-		textMap("sysctl"),
-		attributes("storage_opt"),
-		number("oom_score_adj"),
+func resourceFields() []Field {
+	return []Field{
+		Flag("cpu_hard_limit"),
+		Default(Number("cpu_cfs_period"), `100000`),
+		Text("cpuset_cpus"),
+		Number("memory_hard_limit"),
+		Number("pids_limit"),
+		Number("shm_size"),
+		TextMap("ulimit"),
+		TextMap("sysctl"),
+		Attributes("storage_opt"),
+		Number("oom_score_adj"),
 	}
 }
 
-func securityFields() []field {
-	return []field{
-		flag("privileged"),
-		texts("cap_add"),
-		texts("cap_drop"),
-		texts("security_opt"),
-		flag("readonly_rootfs"),
-		text("runtime"),
-		texts("group_add"),
-		text("ipc_mode"),
-		text("pid_mode"),
-		text("uts_mode"),
-		text("userns_mode"),
-		text("cgroupns"),
-		text("isolation"),
-		blocks("devices", text("host_path"), text("container_path"), text("cgroup_permissions")),
+func securityFields() []Field {
+	return []Field{
+		Flag("privileged"),
+		Texts("cap_add"),
+		Texts("cap_drop"),
+		Texts("security_opt"),
+		Flag("readonly_rootfs"),
+		Text("runtime"),
+		Texts("group_add"),
+		Text("ipc_mode"),
+		Text("pid_mode"),
+		Text("uts_mode"),
+		Text("userns_mode"),
+		Text("cgroupns"),
+		Text("isolation"),
+		Blocks("devices", Text("host_path"), Text("container_path"), Text("cgroup_permissions")),
 	}
 }
 
-func networkFields() []field {
-	return []field{
-		text("network_mode"),
-		texts("ports"),
-		{"port_map", hclspec.NewAttr("port_map", "list(map(number))", false)},
-		texts("network_aliases"),
-		text("ipv4_address"),
-		text("ipv6_address"),
-		text("mac_address"),
-		flag("advertise_ipv6_address"),
-		texts("dns_servers"),
-		texts("dns_search_domains"),
-		texts("dns_options"),
-		texts("extra_hosts"),
+func networkFields() []Field {
+	return []Field{
+		Text("network_mode"),
+		Texts("ports"),
+		Attr("port_map", "list(map(number))"),
+		Texts("network_aliases"),
+		Text("ipv4_address"),
+		Text("ipv6_address"),
+		Text("mac_address"),
+		Flag("advertise_ipv6_address"),
+		Texts("dns_servers"),
+		Texts("dns_search_domains"),
+		Texts("dns_options"),
+		Texts("extra_hosts"),
 	}
 }
 
-func storageFields() []field {
-	return []field{
-		texts("volumes"),
-		text("volume_driver"),
-		blocks("mount", mountFields()...),
-		blocks("mounts", mountFields()...),
+func storageFields() []Field {
+	return []Field{
+		Texts("volumes"),
+		Text("volume_driver"),
+		Blocks("mount", mountFields()...),
+		Blocks("mounts", mountFields()...),
 	}
 }
 
-func mountFields() []field {
-	return []field{
-		withDefault(text("type"), `"volume"`),
-		text("target"),
-		text("source"),
-		flag("readonly"),
-		block("bind_options", text("propagation")),
-		block("tmpfs_options", number("size"), number("mode")),
-		block("volume_options",
-			flag("no_copy"),
-			textMap("labels"),
-			block("driver_config", text("name"), textMap("options")),
+func mountFields() []Field {
+	return []Field{
+		Default(Text("type"), `"volume"`),
+		Text("target"),
+		Text("source"),
+		Flag("readonly"),
+		Block("bind_options", Text("propagation")),
+		Block("tmpfs_options", Number("size"), Number("mode")),
+		Block("volume_options",
+			Flag("no_copy"),
+			TextMap("labels"),
+			Block("driver_config", Text("name"), TextMap("options")),
 		),
 	}
 }
