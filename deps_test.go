@@ -18,8 +18,8 @@ const module = "nomad-gpu-mem"
 // import. It is the map of the program: arrows run from main down to the
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
-	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/tableconfig", "internal/tellonce", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
 	"driver/docker":               {"internal/pause"},
 	"driver/staging":              {"driver/taskfile"},
 	"driver/taskfile":             {},
@@ -35,8 +35,9 @@ var ownImports = map[string][]string{
 	"internal/nvml":               {"internal/pause"},
 	"internal/nvml/fakenvml":      {},
 	"internal/pause":              {},
+	"internal/schema":             {},
 	"internal/tellonce":           {},
-	"internal/tableconfig":        {"allocator"},
+	"internal/tableconfig":        {"allocator", "internal/schema"},
 	"internal/version":            {},
 	"allocator":                   {},
 	"allocator/consul":            {"allocator"},
@@ -74,7 +75,7 @@ var reserved = []struct {
 		because: "it is an inner part of Nomad, taken only where its very verdict is needed",
 	},
 	{
-		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
+		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/schema", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
 		because: "the table and the commands must outlive changes of Nomad's plugin interface",
 	},
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/capabilities"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
+	"nomad-gpu-mem/internal/schema"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -14,53 +15,53 @@ import (
 // Defaults stand at the leaves and are repeated in Config.settings for blocks
 // that are missing as a whole.
 func configSpec() *hclspec.Spec {
-	return Object(
-		Text("endpoint"),
-		Block("tls", Text("cert"), Text("key"), Text("ca")),
-		Block("auth", Text("config"), Text("helper")),
+	return schema.Object(
+		schema.Text("endpoint"),
+		schema.Block("tls", schema.Text("cert"), schema.Text("key"), schema.Text("ca")),
+		schema.Block("auth", schema.Text("config"), schema.Text("helper")),
 
-		Default(Text("nvidia_runtime"), `"nvidia"`),
-		Default(Text("gpu_injection"), `"auto"`),
-		Flag("allow_privileged_gpu"),
-		Block("gpu_observer", Texts("jobs"), Texts("images"), Default(Texts("capabilities"), `["utility"]`)),
-		Default(Text("claim_timeout"), `"60s"`),
-		Default(Text("state_dir"), `"/var/lib/nomad-gpu-mem"`),
-		BlockOf("table", tableconfig.Spec()),
+		schema.Default(schema.Text("nvidia_runtime"), `"nvidia"`),
+		schema.Default(schema.Text("gpu_injection"), `"auto"`),
+		schema.Flag("allow_privileged_gpu"),
+		schema.Block("gpu_observer", schema.Texts("jobs"), schema.Texts("images"), schema.Default(schema.Texts("capabilities"), `["utility"]`)),
+		schema.Default(schema.Text("claim_timeout"), `"60s"`),
+		schema.Default(schema.Text("state_dir"), `"/var/lib/nomad-gpu-mem"`),
+		schema.BlockOf("table", tableconfig.Spec()),
 
-		Flag("allow_privileged"),
-		Default(Texts("allow_caps"), capabilities.HCLSpecLiteral),
-		Default(Texts("allow_runtimes"), `["runc", "nvidia"]`),
-		Block("allowed_modes", Texts("pid"), Texts("ipc"), Texts("userns"), Texts("uts"), Texts("cgroupns"), Texts("network")),
-		Texts("allowed_devices"),
-		Block("volumes", Flag("enabled"), Text("selinuxlabel"), Flag("stage_sources")),
-		Flag("allow_writable_logs"),
-		Number("pids_limit"),
-		Number("oom_score_adj"),
+		schema.Flag("allow_privileged"),
+		schema.Default(schema.Texts("allow_caps"), capabilities.HCLSpecLiteral),
+		schema.Default(schema.Texts("allow_runtimes"), `["runc", "nvidia"]`),
+		schema.Block("allowed_modes", schema.Texts("pid"), schema.Texts("ipc"), schema.Texts("userns"), schema.Texts("uts"), schema.Texts("cgroupns"), schema.Texts("network")),
+		schema.Texts("allowed_devices"),
+		schema.Block("volumes", schema.Flag("enabled"), schema.Text("selinuxlabel"), schema.Flag("stage_sources")),
+		schema.Flag("allow_writable_logs"),
+		schema.Number("pids_limit"),
+		schema.Number("oom_score_adj"),
 
-		Texts("extra_labels"),
-		Flag("compat_labels"),
-		Block("logging", Text("type"), Attributes("config")),
-		Flag("disable_log_collection"),
+		schema.Texts("extra_labels"),
+		schema.Flag("compat_labels"),
+		schema.Block("logging", schema.Text("type"), schema.Attributes("config")),
+		schema.Flag("disable_log_collection"),
 
-		Default(Text("infra_image"), fmt.Sprintf(`"registry.k8s.io/pause-%s:3.3"`, runtime.GOARCH)),
-		Default(Text("infra_image_pull_timeout"), `"5m"`),
-		Default(Text("image_pull_timeout"), `"5m"`),
-		Default(Text("pull_activity_timeout"), `"2m"`),
-		Default(Number("container_exists_attempts"), `5`),
+		schema.Default(schema.Text("infra_image"), fmt.Sprintf(`"registry.k8s.io/pause-%s:3.3"`, runtime.GOARCH)),
+		schema.Default(schema.Text("infra_image_pull_timeout"), `"5m"`),
+		schema.Default(schema.Text("image_pull_timeout"), `"5m"`),
+		schema.Default(schema.Text("pull_activity_timeout"), `"2m"`),
+		schema.Default(schema.Number("container_exists_attempts"), `5`),
 
-		Default(Block("gc",
-			Default(Flag("image"), `true`),
-			Default(Text("image_delay"), `"3m"`),
-			Default(Flag("container"), `true`),
-			Default(Block("dangling_containers",
-				Default(Flag("enabled"), `true`),
-				Default(Flag("dry_run"), `false`),
-				Default(Text("period"), `"5m"`),
-				Default(Text("creation_grace"), `"5m"`),
+		schema.Default(schema.Block("gc",
+			schema.Default(schema.Flag("image"), `true`),
+			schema.Default(schema.Text("image_delay"), `"3m"`),
+			schema.Default(schema.Flag("container"), `true`),
+			schema.Default(schema.Block("dangling_containers",
+				schema.Default(schema.Flag("enabled"), `true`),
+				schema.Default(schema.Flag("dry_run"), `false`),
+				schema.Default(schema.Text("period"), `"5m"`),
+				schema.Default(schema.Text("creation_grace"), `"5m"`),
 			), danglingDefault),
 		), `{ image = true, image_delay = "3m", container = true, dangling_containers = `+danglingDefault+` }`),
 
-		Flag("windows_allow_insecure_container_admin"),
+		schema.Flag("windows_allow_insecure_container_admin"),
 	)
 }
 

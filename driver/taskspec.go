@@ -4,110 +4,112 @@ import (
 	"slices"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"nomad-gpu-mem/internal/schema"
 )
 
 // taskSpec is the schema of a job's `config` block: every key that Nomad's own
 // Docker driver has ever known, since Nomad refuses a job with a key that is not
-// in the  TaskConfig documents what the keys mean.
+// in the schema. TaskConfig documents what the keys mean.
 func taskSpec() *hclspec.Spec {
-	return Object(slices.Concat(processFields(), resourceFields(), securityFields(), networkFields(), storageFields())...)
+	return schema.Object(slices.Concat(processFields(), resourceFields(), securityFields(), networkFields(), storageFields())...)
 }
 
-func processFields() []Field {
-	return []Field{
-		Required("image", "string"),
-		Text("image_pull_timeout"),
-		Flag("force_pull"),
-		Text("load"),
-		Block("auth", Text("username"), Text("password"), Text("email"), Text("server_address")),
-		Flag("auth_soft_fail"),
-		Text("command"),
-		Texts("args"),
-		Texts("entrypoint"),
-		Text("work_dir"),
-		Text("hostname"),
-		Flag("tty"),
-		Flag("interactive"),
-		Flag("init"),
-		TextMap("labels"),
-		Block("healthchecks", Flag("disable")),
-		Number("container_exists_attempts"),
-		Block("logging", Text("type"), Text("driver"), TextMap("config")),
+func processFields() []schema.Field {
+	return []schema.Field{
+		schema.Required("image", "string"),
+		schema.Text("image_pull_timeout"),
+		schema.Flag("force_pull"),
+		schema.Text("load"),
+		schema.Block("auth", schema.Text("username"), schema.Text("password"), schema.Text("email"), schema.Text("server_address")),
+		schema.Flag("auth_soft_fail"),
+		schema.Text("command"),
+		schema.Texts("args"),
+		schema.Texts("entrypoint"),
+		schema.Text("work_dir"),
+		schema.Text("hostname"),
+		schema.Flag("tty"),
+		schema.Flag("interactive"),
+		schema.Flag("init"),
+		schema.TextMap("labels"),
+		schema.Block("healthchecks", schema.Flag("disable")),
+		schema.Number("container_exists_attempts"),
+		schema.Block("logging", schema.Text("type"), schema.Text("driver"), schema.TextMap("config")),
 	}
 }
 
-func resourceFields() []Field {
-	return []Field{
-		Flag("cpu_hard_limit"),
-		Default(Number("cpu_cfs_period"), `100000`),
-		Text("cpuset_cpus"),
-		Number("memory_hard_limit"),
-		Number("pids_limit"),
-		Number("shm_size"),
-		TextMap("ulimit"),
-		TextMap("sysctl"),
-		Attributes("storage_opt"),
-		Number("oom_score_adj"),
+func resourceFields() []schema.Field {
+	return []schema.Field{
+		schema.Flag("cpu_hard_limit"),
+		schema.Default(schema.Number("cpu_cfs_period"), `100000`),
+		schema.Text("cpuset_cpus"),
+		schema.Number("memory_hard_limit"),
+		schema.Number("pids_limit"),
+		schema.Number("shm_size"),
+		schema.TextMap("ulimit"),
+		schema.TextMap("sysctl"),
+		schema.Attributes("storage_opt"),
+		schema.Number("oom_score_adj"),
 	}
 }
 
-func securityFields() []Field {
-	return []Field{
-		Flag("privileged"),
-		Texts("cap_add"),
-		Texts("cap_drop"),
-		Texts("security_opt"),
-		Flag("readonly_rootfs"),
-		Text("runtime"),
-		Texts("group_add"),
-		Text("ipc_mode"),
-		Text("pid_mode"),
-		Text("uts_mode"),
-		Text("userns_mode"),
-		Text("cgroupns"),
-		Text("isolation"),
-		Blocks("devices", Text("host_path"), Text("container_path"), Text("cgroup_permissions")),
+func securityFields() []schema.Field {
+	return []schema.Field{
+		schema.Flag("privileged"),
+		schema.Texts("cap_add"),
+		schema.Texts("cap_drop"),
+		schema.Texts("security_opt"),
+		schema.Flag("readonly_rootfs"),
+		schema.Text("runtime"),
+		schema.Texts("group_add"),
+		schema.Text("ipc_mode"),
+		schema.Text("pid_mode"),
+		schema.Text("uts_mode"),
+		schema.Text("userns_mode"),
+		schema.Text("cgroupns"),
+		schema.Text("isolation"),
+		schema.Blocks("devices", schema.Text("host_path"), schema.Text("container_path"), schema.Text("cgroup_permissions")),
 	}
 }
 
-func networkFields() []Field {
-	return []Field{
-		Text("network_mode"),
-		Texts("ports"),
-		Attr("port_map", "list(map(number))"),
-		Texts("network_aliases"),
-		Text("ipv4_address"),
-		Text("ipv6_address"),
-		Text("mac_address"),
-		Flag("advertise_ipv6_address"),
-		Texts("dns_servers"),
-		Texts("dns_search_domains"),
-		Texts("dns_options"),
-		Texts("extra_hosts"),
+func networkFields() []schema.Field {
+	return []schema.Field{
+		schema.Text("network_mode"),
+		schema.Texts("ports"),
+		schema.Attr("port_map", "list(map(number))"),
+		schema.Texts("network_aliases"),
+		schema.Text("ipv4_address"),
+		schema.Text("ipv6_address"),
+		schema.Text("mac_address"),
+		schema.Flag("advertise_ipv6_address"),
+		schema.Texts("dns_servers"),
+		schema.Texts("dns_search_domains"),
+		schema.Texts("dns_options"),
+		schema.Texts("extra_hosts"),
 	}
 }
 
-func storageFields() []Field {
-	return []Field{
-		Texts("volumes"),
-		Text("volume_driver"),
-		Blocks("mount", mountFields()...),
-		Blocks("mounts", mountFields()...),
+func storageFields() []schema.Field {
+	return []schema.Field{
+		schema.Texts("volumes"),
+		schema.Text("volume_driver"),
+		schema.Blocks("mount", mountFields()...),
+		schema.Blocks("mounts", mountFields()...),
 	}
 }
 
-func mountFields() []Field {
-	return []Field{
-		Default(Text("type"), `"volume"`),
-		Text("target"),
-		Text("source"),
-		Flag("readonly"),
-		Block("bind_options", Text("propagation")),
-		Block("tmpfs_options", Number("size"), Number("mode")),
-		Block("volume_options",
-			Flag("no_copy"),
-			TextMap("labels"),
-			Block("driver_config", Text("name"), TextMap("options")),
+func mountFields() []schema.Field {
+	return []schema.Field{
+		schema.Default(schema.Text("type"), `"volume"`),
+		schema.Text("target"),
+		schema.Text("source"),
+		schema.Flag("readonly"),
+		schema.Block("bind_options", schema.Text("propagation")),
+		schema.Block("tmpfs_options", schema.Number("size"), schema.Number("mode")),
+		schema.Block("volume_options",
+			schema.Flag("no_copy"),
+			schema.TextMap("labels"),
+			schema.Block("driver_config", schema.Text("name"), schema.TextMap("options")),
 		),
 	}
 }

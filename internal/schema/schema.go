@@ -1,4 +1,5 @@
-package driver
+// Package schema builds HCL schemas of plugin and job blocks.
+package schema
 
 import "github.com/hashicorp/nomad/plugins/shared/hclspec"
 
