@@ -6,10 +6,12 @@ package tableconfig
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/schema"
 )
 
 // The stores that a table can be kept in.
@@ -53,22 +55,18 @@ func Default() Config {
 
 // Spec is the schema of the table block's body.
 func Spec() *hclspec.Spec {
-	all := map[string]*hclspec.Spec{
-		"store":  withDefault("store", DefaultStore),
-		"prefix": withDefault("prefix", allocator.DefaultPrefix),
-		"path":   withDefault("path", DefaultPath),
+	fields := []schema.Field{
+		schema.Default(schema.Text("store"), strconv.Quote(DefaultStore)),
+		schema.Default(schema.Text("prefix"), strconv.Quote(allocator.DefaultPrefix)),
+		schema.Default(schema.Text("path"), strconv.Quote(DefaultPath)),
 	}
 	for _, name := range []string{
 		"address", "token", "token_file", "ca_file", "cert_file", "key_file", "tls_server_name",
 		"namespace", "partition", "datacenter",
 	} {
-		all[name] = hclspec.NewAttr(name, "string", false)
+		fields = append(fields, schema.Text(name))
 	}
-	return hclspec.NewObject(all)
-}
-
-func withDefault(name, value string) *hclspec.Spec {
-	return hclspec.NewDefault(hclspec.NewAttr(name, "string", false), hclspec.NewLiteral(fmt.Sprintf("%q", value)))
+	return schema.Object(fields...)
 }
 
 // WithDefaults fills what is empty: Nomad leaves a block that is not there
