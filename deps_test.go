@@ -18,13 +18,13 @@ const module = "nomad-gpu-mem"
 // import. It is the map of the program: arrows run from main down to the
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
-	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
 	"driver/docker":               {"internal/pause"},
 	"driver/staging":              {"driver/taskfile"},
 	"driver/taskfile":             {},
 	"internal/doctor":             {"allocator"},
-	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/pause", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
+	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/pause", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/quantity", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
 	"internal/planner":            {"allocator", "allocator/placement", "allocator/profile"},
 	"internal/planner/live":       {"allocator", "internal/pause", "internal/planner", "internal/tellonce"},
 	"internal/planner/nomadtest":  {"allocator"},
@@ -35,6 +35,7 @@ var ownImports = map[string][]string{
 	"internal/nvml":               {"internal/pause"},
 	"internal/nvml/fakenvml":      {},
 	"internal/pause":              {},
+	"internal/quantity":           {},
 	"internal/schema":             {},
 	"internal/tellonce":           {},
 	"internal/tableconfig":        {"allocator", "internal/schema"},

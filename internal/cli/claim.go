@@ -126,7 +126,7 @@ func (c *claimCommand) check() (uint64, error) {
 		return 0, usageError{fmt.Errorf("--memory: %w", err)}
 	}
 	if !(0 < mib && mib <= profile.LargestMiB) {
-		return 0, usageError{fmt.Errorf("--memory %q is not the size of a slice of a GPU", c.memory)}
+		return 0, usageError{fmt.Errorf("--memory: invalid size %q, want more than 0 and at most %d MiB", c.memory, profile.LargestMiB)}
 	}
 	if c.wait <= 0 {
 		return 0, usageError{fmt.Errorf("--wait %s is no time to wait", c.wait)}

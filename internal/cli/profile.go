@@ -153,8 +153,11 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			unitMiB, err := parseBound(unit)
-			if err != nil || unitMiB == 0 {
-				return usageError{fmt.Errorf("--unit %q is no whole number of MiB, such as 1GiB", unit)}
+			if err == nil && unitMiB == 0 {
+				err = fmt.Errorf("invalid size %q, want at least 1MiB", unit)
+			}
+			if err != nil {
+				return usageError{fmt.Errorf("--unit: %w", err)}
 			}
 			attributes, err := parsePairs(args[1:])
 			if err != nil {
