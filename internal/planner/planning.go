@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"github.com/hashicorp/nomad/api"
@@ -129,11 +130,9 @@ var tightest = placement.Policy{Weights: placement.Weights{placement.Remainder: 
 
 // seed makes equal jobs go to equal places: what plan says is what run does.
 func seed(job *api.Job) uint64 {
-	var hash uint64 = 14695981039346656037 // FNV-1a
-	for _, c := range []byte(*job.Namespace + "/" + *job.ID) {
-		hash = (hash ^ uint64(c)) * 1099511628211
-	}
-	return hash
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(*job.Namespace + "/" + *job.ID)) // a hash takes everything
+	return hash.Sum64()
 }
 
 // canaries is how many instances of a new version Nomad starts beside those that run,
