@@ -85,6 +85,13 @@ var reserved = []struct {
 var never = []struct{ from, to, because string }{
 	{"device", "driver", "the plugins are two processes; they meet in the table and in a task's environment"},
 	{"driver", "device", "the plugins are two processes; they meet in the table and in a task's environment"},
+	{"device", "internal/cli", "the plugins know nothing of commands"},
+	{"driver", "internal/cli", "the plugins know nothing of commands"},
+	{"driver", "internal/nvml", "the driver learns of a GPU from its booking"},
+	{"driver/docker", "allocator", "the engine's adapter knows nothing of GPUs and claims"},
+	{"internal/cli", "device", "commands read the table"},
+	{"internal/cli", "driver", "commands read the table"},
+	{"internal/cli", "internal/nvml", "commands read the table"},
 	{"", "e2e", "it holds tests of the whole"},
 }
 
