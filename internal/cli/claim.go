@@ -18,6 +18,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/profile"
+	"nomad-gpu-mem/internal/words"
 )
 
 const claimLong = `Take a slice of a GPU for work outside Nomad, and give it back afterwards.
@@ -203,7 +204,7 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 			settled = 0
 		}
 		if reason != "" && reason != told {
-			fmt.Fprintln(c.err, "waiting:", clean(reason))
+			fmt.Fprintln(c.err, "waiting:", words.Printable(reason))
 			told = reason
 		}
 		select {

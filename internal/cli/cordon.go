@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/words"
 )
 
 const cordonLong = `Keep new tasks off a GPU, for example before it is taken out of service. Tasks
@@ -82,7 +83,7 @@ func (a App) newUncordon(table *tableFlags) *cobra.Command {
 func sayCordoned(out io.Writer, gpu allocator.GPU) {
 	what := "nothing runs on it"
 	if running := len(gpu.Claims()); running > 0 {
-		what = count(running, "claim") + " on it until they end"
+		what = words.Count(running, "claim") + " on it until they end"
 	}
 	fmt.Fprintf(out, "GPU %s takes no new task once Nomad knows, within about 10 s; %s\n", gpu.ID, what)
 }

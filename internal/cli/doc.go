@@ -6,11 +6,9 @@
 //   - app.go: App, the commands' common ground, and the exit codes
 //   - tableflags.go: where the table is, from flags and environment
 //   - explain.go: what a person can do about an error
-//   - status.go: the command `status`, once or following changes
+//   - status.go: the command `status`, once or following changes; the package status
+//     has what it shows
 //   - cordon.go: the commands that keep new tasks off a GPU, and let them on
-//   - report.go: Status, all that `status` knows, as JSON prints it
-//   - derive.go: the status of a snapshot; pure
-//   - text.go, bar.go, legend.go, paint.go: the same for people
 //   - profile.go, formula.go: the commands for profiles
 //   - simulate.go, contest.go: the command that plays a trace
 //   - plan.go, run.go, replan.go, webhook.go: the commands that plan, with

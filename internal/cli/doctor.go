@@ -16,6 +16,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/doctor"
 	"nomad-gpu-mem/internal/version"
+	"nomad-gpu-mem/internal/words"
 )
 
 const doctorLong = `Look for what is wrong in the allocation table, and mend it if asked to.
@@ -187,7 +188,7 @@ func (d *doctorCommand) mend(ctx context.Context, table *allocator.Table, found 
 		found.Fixed = true
 	}
 	if !d.json {
-		fmt.Fprintf(d.out, "  %s: %s\n", found.Remedy.Action, clean(result))
+		fmt.Fprintf(d.out, "  %s: %s\n", found.Remedy.Action, words.Printable(result))
 	}
 }
 
@@ -198,7 +199,7 @@ func (d *doctorCommand) write(report doctorReport) error {
 		return encoder.Encode(report)
 	}
 	asked := strings.Join(append([]string{"the table (" + report.Table.Where + ")"}, report.Asked...), ", ")
-	_, err := fmt.Fprintf(d.out, "%s; asked: %s\n", count(len(report.Findings), "finding"), clean(asked))
+	_, err := fmt.Fprintf(d.out, "%s; asked: %s\n", words.Count(len(report.Findings), "finding"), words.Printable(asked))
 	return err
 }
 
@@ -207,20 +208,20 @@ func describe(f doctor.Finding) string {
 	var where []string
 	for _, part := range []string{f.Task, string(f.GPU), f.Node} {
 		if part != "" {
-			where = append(where, clean(part))
+			where = append(where, words.Printable(part))
 		}
 	}
 	if len(where) == 0 {
-		where = []string{clean(f.Key)}
+		where = []string{words.Printable(f.Key)}
 	}
 	return fmt.Sprintf("%s  %s\n  seen: %s\n  why:  %s\n  do:   %s\n",
-		strings.ToUpper(string(f.Kind)), strings.Join(where, ", "), clean(f.What), clean(f.Why), clean(f.Do))
+		strings.ToUpper(string(f.Kind)), strings.Join(where, ", "), words.Printable(f.What), words.Printable(f.Why), words.Printable(f.Do))
 }
 
 // findingsError says that something is wrong and was not mended.
 type findingsError struct{ left int }
 
-func (e *findingsError) Error() string { return count(e.left, "finding") + " not mended" }
+func (e *findingsError) Error() string { return words.Count(e.left, "finding") + " not mended" }
 
 func unhealthy(report doctorReport) error {
 	left := 0

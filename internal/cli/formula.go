@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/words"
 )
 
 func parseProfile(base string, per []string, least, most string) (allocator.Profile, error) {
@@ -65,7 +66,7 @@ func writeProfiles(w io.Writer, profiles map[string]allocator.Profile) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROFILE\tNEED\tABOUT")
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", clean(name), formulaText(profiles[name]), clean(profiles[name].About))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", words.Printable(name), formulaText(profiles[name]), words.Printable(profiles[name].About))
 	}
 	return table.Flush()
 }
@@ -74,7 +75,7 @@ func writeProfiles(w io.Writer, profiles map[string]allocator.Profile) error {
 func formulaText(p allocator.Profile) string {
 	text := fmt.Sprintf("%g MiB", p.BaseMiB)
 	for _, attribute := range slices.Sorted(maps.Keys(p.MiBPer)) {
-		text += fmt.Sprintf(" + %g × %s", p.MiBPer[attribute], clean(attribute))
+		text += fmt.Sprintf(" + %g × %s", p.MiBPer[attribute], words.Printable(attribute))
 	}
 	if p.MinMiB > 0 {
 		text += fmt.Sprintf(", at least %d", p.MinMiB)

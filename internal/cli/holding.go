@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/words"
 )
 
 // stopTime is how long a command may take to end when it is asked to.
@@ -70,7 +71,7 @@ func (c *claimCommand) keepHolding(ctx context.Context, h *holding, errs io.Writ
 			}
 			warning := h.keep(ctx, c.ttl)
 			if ctx.Err() == nil && warning != "" && warning != told {
-				fmt.Fprintln(errs, "warning:", clean(warning))
+				fmt.Fprintln(errs, "warning:", words.Printable(warning))
 			}
 			told = warning
 		}

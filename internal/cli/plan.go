@@ -8,6 +8,7 @@ import (
 
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/words"
 )
 
 const planLong = `Show on which nodes and GPUs a job's tasks would go, and why, and what would not
@@ -49,7 +50,7 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 // unplaced is the error of a plan in which not all fit.
 func unplaced(plan *planner.Plan) error {
 	if missing := plan.Missing(); missing > 0 {
-		return &waitingError{what: count(missing, "instance") + " of " + plan.ID + " without a place now"}
+		return &waitingError{what: words.Count(missing, "instance") + " of " + plan.ID + " without a place now"}
 	}
 	return nil
 }

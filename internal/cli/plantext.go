@@ -6,15 +6,16 @@ import (
 	"text/tabwriter"
 
 	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/words"
 )
 
 // writePlan draws a plan for people.
 func writePlan(w io.Writer, plan *planner.Plan) error {
 	if len(plan.Groups) == 0 {
-		_, err := fmt.Fprintf(w, "Job %s asks for no GPU memory: it goes to Nomad as it is.\n", clean(plan.ID))
+		_, err := fmt.Fprintf(w, "Job %s asks for no GPU memory: it goes to Nomad as it is.\n", words.Printable(plan.ID))
 		return err
 	}
-	fmt.Fprintf(w, "Job %s, policy %s, index %d\n", clean(plan.ID), plan.Policy, plan.Index)
+	fmt.Fprintf(w, "Job %s, policy %s, index %d\n", words.Printable(plan.ID), plan.Policy, plan.Index)
 	for _, group := range plan.Groups {
 		if err := writeGroup(w, group); err != nil {
 			return err
@@ -24,21 +25,21 @@ func writePlan(w io.Writer, plan *planner.Plan) error {
 }
 
 func writeGroup(w io.Writer, group planner.Group) error {
-	fmt.Fprintf(w, "\nGroup %s: %s%s\n", clean(group.Name), count(group.Count, "instance"), pinText(group))
+	fmt.Fprintf(w, "\nGroup %s: %s%s\n", words.Printable(group.Name), words.Count(group.Count, "instance"), pinText(group))
 	if group.Note != "" {
-		fmt.Fprintf(w, "  %s\n", clean(group.Note))
+		fmt.Fprintf(w, "  %s\n", words.Printable(group.Note))
 	}
 	if len(group.Places) > 0 {
 		table := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "  NODE\tTASK\tGPU\tMODEL\tUNITS\tMiB\tLEFT\tWHY")
 		for _, place := range group.Places {
 			for i, s := range place.Slices {
-				node, why := clean(place.NodeName), place.Why
+				node, why := words.Printable(place.NodeName), place.Why
 				if i > 0 {
 					node, why = "", ""
 				}
-				fmt.Fprintf(table, "  %s\t%s\t%d %s\t%s\t%d\t%d\t%d of %d\t%s\n", node, clean(s.Task), s.Index, clean(s.GPU),
-					clean(s.Model), s.Units, s.MiB, s.Left, s.Of, why)
+				fmt.Fprintf(table, "  %s\t%s\t%d %s\t%s\t%d\t%d\t%d of %d\t%s\n", node, words.Printable(s.Task), s.Index, words.Printable(s.GPU),
+					words.Printable(s.Model), s.Units, s.MiB, s.Left, s.Of, why)
 			}
 		}
 		if err := table.Flush(); err != nil {
@@ -46,12 +47,12 @@ func writeGroup(w io.Writer, group planner.Group) error {
 		}
 	}
 	if group.Replaces > 0 {
-		fmt.Fprintf(w, "  Nomad replaces %s for this, as the update block of the job says.\n", count(group.Replaces, "instance"))
+		fmt.Fprintf(w, "  Nomad replaces %s for this, as the update block of the job says.\n", words.Count(group.Replaces, "instance"))
 	}
 	for _, short := range group.Short {
 		fmt.Fprintf(w, "  %s nowhere%s:\n", fits(short.Instances), ever(short))
 		for _, why := range short.Why {
-			fmt.Fprintf(w, "    - %s\n", clean(why))
+			fmt.Fprintf(w, "    - %s\n", words.Printable(why))
 		}
 	}
 	return nil
@@ -78,7 +79,7 @@ func pinText(group planner.Group) string {
 	case group.Kept:
 		return fmt.Sprintf(", runs and keeps its pin (%s)", group.Pin)
 	case group.Pin == planner.Shortlist:
-		return fmt.Sprintf(", pin shortlist (%s)", count(len(group.Nodes), "node"))
+		return fmt.Sprintf(", pin shortlist (%s)", words.Count(len(group.Nodes), "node"))
 	case group.Pin != "":
 		return ", pin " + string(group.Pin)
 	default:

@@ -10,6 +10,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/profile"
 	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/words"
 )
 
 const profileLong = `A profile says how much GPU memory a kind of task needs: a base, and so much for
@@ -116,7 +117,7 @@ func (a App) newProfileList(table *tableFlags) *cobra.Command {
 					return err
 				}
 				for _, problem := range problems {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", problem.Key, clean(problem.Err.Error()))
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", problem.Key, words.Printable(problem.Err.Error()))
 				}
 				return &unreadableError{values: len(problems)}
 			})
@@ -169,7 +170,7 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 					return err
 				}
 				need := profile.Units(mib, unitMiB)
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, count(need, "unit"), unitMiB)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, words.Count(need, "unit"), unitMiB)
 				return err
 			})
 		},

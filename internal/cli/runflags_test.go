@@ -13,6 +13,7 @@ import (
 
 	"nomad-gpu-mem/internal/planner/live"
 	"nomad-gpu-mem/internal/planner/nomadtest"
+	"nomad-gpu-mem/internal/words"
 )
 
 // scale does what an autoscaler does. Instances that Nomad stops end at once.
@@ -50,7 +51,7 @@ func TestRunPreservesCounts(t *testing.T) {
 	must.Eq(t, 1, countOf(nomad))
 	for _, scaled := range []int{4, 0} {
 		scale(t, nomad, scaled)
-		must.StrContains(t, run("plan", "--preserve-counts"), "Group serve: "+count(scaled, "instance"))
+		must.StrContains(t, run("plan", "--preserve-counts"), "Group serve: "+words.Count(scaled, "instance"))
 		run("run", "--preserve-counts", "--var=image=web:2")
 		must.Eq(t, scaled, countOf(nomad))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/words"
 )
 
 // reportText writes what run did, for people.
@@ -25,7 +26,7 @@ func (t *reportText) write(report *live.Report) {
 		return
 	}
 	if report.Warnings != "" {
-		fmt.Fprintln(t.w, "Nomad warns:", clean(report.Warnings))
+		fmt.Fprintln(t.w, "Nomad warns:", words.Printable(report.Warnings))
 	}
 	switch {
 	case report.Evaluation == "":
@@ -33,7 +34,7 @@ func (t *reportText) write(report *live.Report) {
 		return
 	case report.Queue != nil:
 		fmt.Fprintf(t.w, "Queued: position %d in the batch queue (%s) of node pool %s. Nomad places the job when its turn comes, in evaluation %s.\n",
-			report.Queue.Position, clean(report.Queue.Type), clean(report.Queue.Pool), t.id(report.Evaluation))
+			report.Queue.Position, words.Printable(report.Queue.Type), words.Printable(report.Queue.Pool), t.id(report.Evaluation))
 		return
 	case report.Status == "":
 		fmt.Fprintf(t.w, "Submitted, planned %s. Nomad decides in evaluation %s.\n", times(report.Rounds), report.Evaluation)
@@ -41,7 +42,7 @@ func (t *reportText) write(report *live.Report) {
 	}
 	fmt.Fprintf(t.w, "Evaluation %s %s, planned %s\n", t.id(report.Evaluation), report.Status, times(report.Rounds))
 	for _, group := range slices.Sorted(maps.Keys(report.Failures)) {
-		fmt.Fprintf(t.w, "Nomad found no place for group %s: %s\n", clean(group), clean(report.Failures[group]))
+		fmt.Fprintf(t.w, "Nomad found no place for group %s: %s\n", words.Printable(group), words.Printable(report.Failures[group]))
 	}
 	switch {
 	case len(report.Outcomes) > 0:
@@ -57,13 +58,13 @@ func (t *reportText) write(report *live.Report) {
 func (t *reportText) progress(d live.Deployment) {
 	var groups []string
 	for _, g := range d.Groups {
-		state := fmt.Sprintf("%s %d of %d healthy", clean(g.Group), g.Healthy, g.Desired)
+		state := fmt.Sprintf("%s %d of %d healthy", words.Printable(g.Group), g.Healthy, g.Desired)
 		if g.Unhealthy > 0 {
 			state += fmt.Sprintf(", %d unhealthy", g.Unhealthy)
 		}
 		groups = append(groups, state)
 	}
-	fmt.Fprintf(t.w, "Deployment %s %s: %s (%s)\n", t.id(d.ID), clean(d.Status), clean(d.Description), strings.Join(groups, "; "))
+	fmt.Fprintf(t.w, "Deployment %s %s: %s (%s)\n", t.id(d.ID), words.Printable(d.Status), words.Printable(d.Description), strings.Join(groups, "; "))
 }
 
 func (t *reportText) outcomes(outcomes []planner.Outcome) error {
@@ -72,15 +73,15 @@ func (t *reportText) outcomes(outcomes []planner.Outcome) error {
 	for _, o := range outcomes {
 		switch {
 		case o.Alloc == "":
-			fmt.Fprintf(table, "%s\t-\t-\t-\tnot started\n", clean(o.Group))
+			fmt.Fprintf(table, "%s\t-\t-\t-\tnot started\n", words.Printable(o.Group))
 		case len(o.GPUs) == 0:
-			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\n", clean(o.Group), t.id(o.Alloc), clean(o.NodeName))
+			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\n", words.Printable(o.Group), t.id(o.Alloc), words.Printable(o.NodeName))
 		}
 		for i, gpu := range o.GPUs {
 			if i == 0 {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", clean(o.Group), t.id(o.Alloc), clean(o.NodeName), clean(gpu), yesNo(o.AsPlanned))
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", words.Printable(o.Group), t.id(o.Alloc), words.Printable(o.NodeName), words.Printable(gpu), yesNo(o.AsPlanned))
 			} else {
-				fmt.Fprintf(table, "\t\t\t%s\t\n", clean(gpu))
+				fmt.Fprintf(table, "\t\t\t%s\t\n", words.Printable(gpu))
 			}
 		}
 	}

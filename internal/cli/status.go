@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/pause"
+	"nomad-gpu-mem/internal/status"
 )
 
 // retryPause is how long --watch waits for a table that is not reachable.
@@ -28,7 +28,7 @@ its container is created, then "running". --json says which units a task holds.`
 type statusCommand struct {
 	app   App
 	table *tableFlags
-	only  filter
+	only  status.Filter
 	json  bool
 	watch bool
 	width int
@@ -49,8 +49,8 @@ func (a App) newStatus(table *tableFlags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.only.gpu, "gpu", "", "only the GPU with this `UUID`, or the start of one")
-	flags.StringVar(&s.only.node, "node", "", "only the node with this `name`")
+	flags.StringVar(&s.only.GPU, "gpu", "", "only the GPU with this `UUID`, or the start of one")
+	flags.StringVar(&s.only.Node, "node", "", "only the node with this `name`")
 	flags.BoolVar(&s.json, "json", false, "print JSON (docs/cli.md); with --watch one line for each change")
 	flags.BoolVarP(&s.watch, "watch", "w", false, "go on and show every change, until interrupted")
 	flags.IntVar(&s.width, "width", 0, "width of the text in `columns`; by itself the terminal's, or 80")
@@ -69,21 +69,21 @@ func (s *statusCommand) show(ctx context.Context, table *allocator.Table) error 
 	if err != nil {
 		return s.table.explain(err)
 	}
-	status := s.status(snapshot)
-	if err := s.noneMatch(status); err != nil {
+	report := s.report(snapshot)
+	if err := s.noneMatch(report); err != nil {
 		return err
 	}
 	if s.watch {
 		return s.follow(ctx, table, snapshot)
 	}
-	return errors.Join(s.write(status), unreadable(status))
+	return errors.Join(s.write(report), unreadable(report))
 }
 
 // follow shows the snapshot and every later one until ctx ends. A table that is
 // out of reach for a while is waited for.
 func (s *statusCommand) follow(ctx context.Context, table *allocator.Table, snapshot *allocator.Snapshot) error {
 	for {
-		if err := s.write(s.status(snapshot)); err != nil {
+		if err := s.write(s.report(snapshot)); err != nil {
 			return err
 		}
 		next, err := s.next(ctx, table, snapshot.Version)
@@ -116,44 +116,28 @@ func (s *statusCommand) next(ctx context.Context, table *allocator.Table, after 
 	}
 }
 
-func (s *statusCommand) status(snapshot *allocator.Snapshot) Status {
-	status := newStatus(snapshot, s.only, s.app.Now().UTC())
-	status.Table = s.table.describe()
-	return status
+func (s *statusCommand) report(snapshot *allocator.Snapshot) status.Report {
+	report := status.Of(snapshot, s.only, s.app.Now().UTC())
+	report.Table = s.table.describe()
+	return report
 }
 
-func (s *statusCommand) write(status Status) error {
-	if s.json {
-		encoder := json.NewEncoder(s.out)
-		if !s.watch {
-			encoder.SetIndent("", "  ")
-		}
-		return encoder.Encode(status)
-	}
-	p := paintFor(s.out, s.width)
-	picture := drawStatus(status, p)
-	switch {
-	case s.watch && p.isTerminal:
-		picture = clearScreen + picture
-	case s.watch:
-		picture += "\n"
-	}
-	_, err := io.WriteString(s.out, picture)
-	return err
+func (s *statusCommand) write(report status.Report) error {
+	return status.Write(s.out, report, status.Options{JSON: s.json, Watch: s.watch, Width: s.width})
 }
 
 // noneMatch is the error of a filter that left nothing.
-func (s *statusCommand) noneMatch(status Status) error {
-	if s.only == (filter{}) || len(status.Nodes) > 0 {
+func (s *statusCommand) noneMatch(report status.Report) error {
+	if s.only == (status.Filter{}) || len(report.Nodes) > 0 {
 		return nil
 	}
 	return fmt.Errorf("no GPU in the allocation table (%s) matches --node=%q --gpu=%q; "+
-		"without these flags status shows all", status.Table, s.only.node, s.only.gpu)
+		"without these flags status shows all", report.Table, s.only.Node, s.only.GPU)
 }
 
-func unreadable(status Status) error {
-	if len(status.Problems) == 0 {
+func unreadable(report status.Report) error {
+	if len(report.Problems) == 0 {
 		return nil
 	}
-	return &unreadableError{values: len(status.Problems)}
+	return &unreadableError{values: len(report.Problems)}
 }

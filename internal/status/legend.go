@@ -1,4 +1,4 @@
-package cli
+package status
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/words"
 )
 
 // defaultNamespace is where Nomad puts jobs that name none.
@@ -41,7 +42,7 @@ func newLegend(nodes []Node, width int) legend {
 	for _, claim := range claims {
 		l.mark = max(l.mark, columns(claim.Mark))
 		l.task = max(l.task, columns(l.taskPath(claim)))
-		l.state = max(l.state, columns(clean(string(claim.State))))
+		l.state = max(l.state, columns(words.Printable(string(claim.State))))
 		l.container = max(l.container, len(shortContainer(claim)))
 	}
 	if l.width() > width {
@@ -81,26 +82,26 @@ func (l *legend) header() string {
 func (l *legend) claim(p paint, c Claim, now time.Time) string {
 	mark := []rune(c.Mark)[0]
 	painted := p.unit(mark, c.Mark) + strings.Repeat(" ", l.mark-columns(c.Mark))
-	return l.row(painted, l.taskPath(c), clean(c.Alloc[:min(len(c.Alloc), allocWidth)]), strconv.Itoa(c.UnitCount),
-		strconv.FormatUint(c.MiB, 10), clean(string(c.State)), shortContainer(c), age(now, since(c)))
+	return l.row(painted, l.taskPath(c), words.Printable(c.Alloc[:min(len(c.Alloc), allocWidth)]), strconv.Itoa(c.UnitCount),
+		strconv.FormatUint(c.MiB, 10), words.Printable(string(c.State)), shortContainer(c), age(now, since(c)))
 }
 
 // taskPath is how people name a task, or a person. A cluster that uses no
 // namespaces is not told of the one it has.
 func (l *legend) taskPath(c Claim) string {
 	if c.State.OutsideNomad() {
-		return clean(c.Task) + " (outside Nomad)"
+		return words.Printable(c.Task) + " (outside Nomad)"
 	}
 	path := []string{c.Namespace, c.Job, c.Group, c.Task}
 	if !l.namespaces {
 		path = path[1:]
 	}
-	return clean(strings.Join(path, "/"))
+	return words.Printable(strings.Join(path, "/"))
 }
 
 // shortContainer is the container's ID as Docker's own tools print it.
 func shortContainer(c Claim) string {
-	return clean(c.Container[:min(len(c.Container), 12)])
+	return words.Printable(c.Container[:min(len(c.Container), 12)])
 }
 
 // since is when the claim came into its state.

@@ -1,9 +1,11 @@
-package cli
+package status
 
 import (
 	"fmt"
 	"strings"
 	"time"
+
+	"nomad-gpu-mem/internal/words"
 )
 
 const (
@@ -28,28 +30,28 @@ Is the device plugin loaded? "nomad node status -verbose <node>" lists gpu-mem
 devices if it is; else Nomad's log says why not.
 `
 
-// text draws a status for people.
+// text draws a report.
 type text struct {
 	paint
 	strings.Builder
 	legend legend
 }
 
-// drawStatus returns the status as text that fits the paint's width.
-func drawStatus(s Status, p paint) string {
-	t := &text{paint: p, legend: newLegend(s.Nodes, p.width)}
-	if len(s.Nodes) == 0 && len(s.Problems) == 0 {
-		fmt.Fprintf(t, emptyText, clean(s.Table))
+// draw returns the report as text that fits the paint's width.
+func draw(r Report, p paint) string {
+	t := &text{paint: p, legend: newLegend(r.Nodes, p.width)}
+	if len(r.Nodes) == 0 && len(r.Problems) == 0 {
+		fmt.Fprintf(t, emptyText, words.Printable(r.Table))
 		return t.String()
 	}
-	t.line(t.dim(clean(s.Table)))
-	t.summary(count(s.Total.Nodes, "node")+", "+count(s.Total.GPUs, "GPU")+", "+count(s.Total.Claims, "claim"),
-		nil, s.Total.Memory, t.bold)
-	for _, node := range s.Nodes {
+	t.line(t.dim(words.Printable(r.Table)))
+	t.summary(words.Count(r.Total.Nodes, "node")+", "+words.Count(r.Total.GPUs, "GPU")+", "+words.Count(r.Total.Claims, "claim"),
+		nil, r.Total.Memory, t.bold)
+	for _, node := range r.Nodes {
 		t.line("")
-		t.node(node, s.At)
+		t.node(node, r.At)
 	}
-	t.problems(s.Problems)
+	t.problems(r.Problems)
 	return t.String()
 }
 
@@ -73,9 +75,9 @@ func figures(what string, part, whole uint64) string {
 }
 
 func (t *text) node(n Node, now time.Time) {
-	first, style := clean(n.Name), t.bold
+	first, style := words.Printable(n.Name), t.bold
 	if n.Driver != "" {
-		first += "  driver " + clean(n.Driver)
+		first += "  driver " + words.Printable(n.Driver)
 	}
 	switch {
 	case !n.Reported:
@@ -92,11 +94,11 @@ func (t *text) node(n Node, now time.Time) {
 	}
 	var more []string
 	if n.Address != "" {
-		more = append(more, clean(n.Address))
+		more = append(more, words.Printable(n.Address))
 	}
 	t.summary(first, more, n.Memory, style)
 	if n.Fault != "" {
-		t.line(t.bad("  ! its GPUs cannot be read: " + clean(n.Fault)))
+		t.line(t.bad("  ! its GPUs cannot be read: " + words.Printable(n.Fault)))
 	}
 	if len(n.GPUs) == 0 {
 		t.line("  no GPU")
@@ -130,7 +132,7 @@ func (t *text) gpu(g GPU) {
 		t.line(t.used(used, g) + strings.Repeat(" ", width-columns(used)+1) + figures("used", g.UsedMiB, g.WholeMiB))
 	}
 	for _, note := range g.Notes {
-		t.line(t.bad("! ") + t.warn(clean(note)))
+		t.line(t.bad("! ") + t.warn(words.Printable(note)))
 	}
 }
 
@@ -144,11 +146,11 @@ func (t *text) used(cells string, g GPU) string {
 // title has the model cut so that the rest fits: the UUID is what one copies.
 func (t *text) title(g GPU) string {
 	if !g.Reported {
-		return t.bold("GPU ") + clean(string(g.ID))
+		return t.bold("GPU ") + words.Printable(string(g.ID))
 	}
 	index := fmt.Sprintf("GPU %d", g.Index)
-	rest := fmt.Sprintf("%d × %d MiB  %s", g.Units, g.UnitMiB, clean(string(g.ID)))
-	model := strings.TrimPrefix(clean(g.Model), "NVIDIA ")
+	rest := fmt.Sprintf("%d × %d MiB  %s", g.Units, g.UnitMiB, words.Printable(string(g.ID)))
+	model := strings.TrimPrefix(words.Printable(g.Model), "NVIDIA ")
 	room := t.width - columns(index) - columns(rest) - 4
 	if columns(model) > room {
 		model = fit(model, max(room, 4))
@@ -161,17 +163,9 @@ func (t *text) problems(problems []Problem) {
 		return
 	}
 	t.line("")
-	t.line(t.bad(count(len(problems), "value") + " cannot be read; the plugins leave them as they are, and so does this program"))
+	t.line(t.bad(words.Count(len(problems), "value") + " cannot be read; the plugins leave them as they are, and so does this program"))
 	for _, problem := range problems {
-		t.line("  " + clean(problem.Key))
-		t.line("    " + clean(problem.Error))
+		t.line("  " + words.Printable(problem.Key))
+		t.line("    " + words.Printable(problem.Error))
 	}
-}
-
-// count says how many there are of what.
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

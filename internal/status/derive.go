@@ -1,4 +1,4 @@
-package cli
+package status
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ const (
 
 // newNodes puts the GPUs under their nodes. A node may have no GPU, and a GPU a
 // node that no device plugin speaks for: both are shown.
-func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
+func newNodes(snapshot *allocator.Snapshot, only Filter, now time.Time) []Node {
 	byName, states := map[string]*Node{}, map[string]allocator.NodeState{}
 	for _, state := range snapshot.Nodes {
 		states[state.Name] = state
@@ -41,17 +41,17 @@ func newNodes(snapshot *allocator.Snapshot, only filter, now time.Time) []Node {
 			node = &Node{Name: name}
 			byName[name] = node
 		}
-		if strings.HasPrefix(string(gpu.ID), only.gpu) {
+		if strings.HasPrefix(string(gpu.ID), only.GPU) {
 			node.GPUs = append(node.GPUs, shown)
 		}
 	}
 	nodes := []Node{}
 	for _, node := range byName {
-		if only.node != "" && node.Name != only.node || only.gpu != "" && len(node.GPUs) == 0 {
+		if only.Node != "" && node.Name != only.Node || only.GPU != "" && len(node.GPUs) == 0 {
 			continue
 		}
 		for _, gpu := range node.GPUs {
-			node.Memory.add(gpu.Memory)
+			node.Memory.Add(gpu.Memory)
 		}
 		nodes = append(nodes, *node)
 	}

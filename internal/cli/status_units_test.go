@@ -8,6 +8,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/status"
 )
 
 // Claims keep the unit that they were made with. If the node offers another one
@@ -21,7 +22,7 @@ func TestMemoryAfterTheUnitChanged(t *testing.T) {
 
 	code, out, _ := b.store.run(t, "status", "--json")
 	must.Eq(t, ExitOK, code)
-	var report struct{ Total Memory }
+	var report struct{ Total status.Memory }
 	must.NoError(t, json.Unmarshal([]byte(out), &report))
 	must.Eq(t, 4096, report.Total.ClaimedMiB)
 	must.Eq(t, 15*1024, report.Total.OfferedMiB)

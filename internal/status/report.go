@@ -1,4 +1,4 @@
-package cli
+package status
 
 import (
 	"time"
@@ -6,13 +6,13 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// statusSchema is the version of Status as JSON. Adding a field does not change
+// schema is the version of a Report as JSON. Adding a field does not change
 // it; docs/cli.md describes it.
-const statusSchema = 1
+const schema = 1
 
-// Status is all that the command `status` knows. Totals are derived from the
+// Report is all that the command `status` knows. Totals are derived from the
 // table when it is read. All memory is in MiB.
-type Status struct {
+type Report struct {
 	Schema   int       `json:"schema"`
 	Table    string    `json:"table"`         // where it was read
 	Version  uint64    `json:"table_version"` // grows with every change
@@ -110,37 +110,38 @@ type Problem struct {
 	Error string `json:"error"`
 }
 
-// filter says which GPUs to show. The zero filter shows all.
-type filter struct {
-	gpu  string // a UUID or the start of one
-	node string // a node's name
+// Filter says which GPUs to show. The zero Filter shows all.
+type Filter struct {
+	GPU  string // a UUID or the start of one
+	Node string // a node's name
 }
 
-// newStatus makes a status of a snapshot. Problems are never filtered: a value
+// Of makes a report of a snapshot. Problems are never filtered: a value
 // that cannot be read may concern any GPU.
-func newStatus(snapshot *allocator.Snapshot, only filter, now time.Time) Status {
-	s := Status{
-		Schema:   statusSchema,
+func Of(snapshot *allocator.Snapshot, only Filter, now time.Time) Report {
+	r := Report{
+		Schema:   schema,
 		Version:  snapshot.Version,
 		At:       now,
 		Nodes:    newNodes(snapshot, only, now),
 		Problems: []Problem{},
 	}
-	for _, node := range s.Nodes {
-		s.Total.Nodes++
-		s.Total.GPUs += len(node.GPUs)
-		s.Total.Memory.add(node.Memory)
+	for _, node := range r.Nodes {
+		r.Total.Nodes++
+		r.Total.GPUs += len(node.GPUs)
+		r.Total.Memory.Add(node.Memory)
 		for _, gpu := range node.GPUs {
-			s.Total.Claims += len(gpu.Claims)
+			r.Total.Claims += len(gpu.Claims)
 		}
 	}
 	for _, problem := range snapshot.Problems {
-		s.Problems = append(s.Problems, Problem{Key: problem.Key, Error: problem.Err.Error()})
+		r.Problems = append(r.Problems, Problem{Key: problem.Key, Error: problem.Err.Error()})
 	}
-	return s
+	return r
 }
 
-func (m *Memory) add(other Memory) {
+// Add adds the amounts of another memory.
+func (m *Memory) Add(other Memory) {
 	m.WholeMiB += other.WholeMiB
 	m.OfferedMiB += other.OfferedMiB
 	m.ClaimedMiB += other.ClaimedMiB

@@ -1,11 +1,10 @@
-package cli
+package status
 
 import (
 	"io"
 	"os"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/muesli/termenv"
@@ -111,15 +110,4 @@ func fitMiddle(s string, width int) string {
 	tail := (width - 1) * 2 / 5
 	end := narrow().TruncateLeft(s, columns(s)-tail, "")
 	return fit(narrow().Truncate(s, width-columns(end), "…")+end, width)
-}
-
-// clean takes from s what could move the cursor or change colours: names come
-// from a store that others write.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
 }
