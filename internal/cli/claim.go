@@ -100,21 +100,24 @@ func (c *claimCommand) run(ctx context.Context, command []string) error {
 	if client == nil {
 		return usageError{errors.New("Nomad must be asked who has the units: give --nomad-address or NOMAD_ADDR")}
 	}
-	return c.app.onGPU(ctx, c.table, c.gpu, func(ctx context.Context, table *allocator.Table, gpu allocator.GPU) error {
-		h, err := c.request(ctx, table, gpu, mib)
-		if err != nil {
-			return err
-		}
-		if err := c.hold(ctx, client, h); err != nil {
-			return errors.Join(err, h.giveBack(ctx))
-		}
-		if len(command) == 0 {
-			fmt.Fprintf(c.out, "%s\n", h.owner.Alloc)
-			fmt.Fprintf(c.err, "%d MiB of GPU %s are held; give them back with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
-			return nil
-		}
-		return errors.Join(c.runHolding(ctx, h, command), h.giveBack(ctx))
-	})
+	table, gpu, err := c.app.openGPU(ctx, c.table, c.gpu)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	h, err := c.request(ctx, table, gpu, mib)
+	if err != nil {
+		return err
+	}
+	if err := c.hold(ctx, client, h); err != nil {
+		return errors.Join(err, h.giveBack(ctx))
+	}
+	if len(command) == 0 {
+		fmt.Fprintf(c.out, "%s\n", h.owner.Alloc)
+		fmt.Fprintf(c.err, "%d MiB of GPU %s are held; give them back with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
+		return nil
+	}
+	return errors.Join(c.runHolding(ctx, h, command), h.giveBack(ctx))
 }
 
 // check returns the size that is wanted, in MiB.

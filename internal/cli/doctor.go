@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -101,7 +100,12 @@ func (d *doctorCommand) run(ctx context.Context) error {
 	if d.yes && !d.fix {
 		return usageError{errors.New("--yes answers what --fix would ask: give both, or neither")}
 	}
-	return d.app.withTable(d.table, func(table *allocator.Table) error { return d.examine(ctx, table) })
+	table, err := d.app.open(d.table)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return d.examine(ctx, table)
 }
 
 func (d *doctorCommand) examine(ctx context.Context, table *allocator.Table) error {
@@ -194,9 +198,7 @@ func (d *doctorCommand) mend(ctx context.Context, table *allocator.Table, found 
 
 func (d *doctorCommand) write(report doctorReport) error {
 	if d.json {
-		encoder := json.NewEncoder(d.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return writeJSON(d.out, report)
 	}
 	asked := strings.Join(append([]string{"the table (" + report.Table.Where + ")"}, report.Asked...), ", ")
 	_, err := fmt.Fprintf(d.out, "%s; asked: %s\n", words.Count(len(report.Findings), "finding"), words.Printable(asked))

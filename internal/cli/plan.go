@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/internal/planner"
-	"nomad-gpu-mem/internal/planner/live"
 	"nomad-gpu-mem/internal/words"
 )
 
@@ -29,18 +27,21 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 		Example: planExample,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *jobFile, options planner.Options) error {
-				plan, err := site.Plan(ctx, job.Document, options)
-				if err != nil {
-					return err
-				}
-				if on.asJSON {
-					err = writeJSON(cmd.OutOrStdout(), plan)
-				} else {
-					err = writePlan(cmd.OutOrStdout(), plan)
-				}
-				return errors.Join(err, unplaced(plan))
-			})
+			p, err := on.open(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			plan, err := p.Plan(cmd.Context(), p.job.Document, p.options)
+			if err != nil {
+				return on.flags.explain(err)
+			}
+			if on.asJSON {
+				err = writeJSON(cmd.OutOrStdout(), plan)
+			} else {
+				err = writePlan(cmd.OutOrStdout(), plan)
+			}
+			return errors.Join(err, unplaced(plan))
 		},
 	}
 	on.register(cmd.Flags())

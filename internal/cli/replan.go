@@ -63,12 +63,15 @@ func (a App) newReplan(table *tableFlags) *cobra.Command {
 			if c.interval <= 0 {
 				return usageError{fmt.Errorf("--interval must be positive, got %s", c.interval)}
 			}
-			return a.withSite(c.flags, func(_ *api.Client, site *live.Site) error {
-				if c.watch {
-					return c.follow(cmd, site, jobs, options)
-				}
-				return c.once(cmd, site, jobs, options)
-			})
+			site, err := a.openSite(c.flags)
+			if err != nil {
+				return err
+			}
+			defer site.Close()
+			if c.watch {
+				return c.flags.explain(c.follow(cmd, site.Site, jobs, options))
+			}
+			return c.flags.explain(c.once(cmd, site.Site, jobs, options))
 		},
 	}
 	c.register(cmd.Flags())

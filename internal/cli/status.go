@@ -61,7 +61,12 @@ func (s *statusCommand) run(ctx context.Context) error {
 	if s.width < 0 {
 		return usageError{fmt.Errorf("--width=%d is no width", s.width)}
 	}
-	return s.app.withTable(s.table, func(table *allocator.Table) error { return s.show(ctx, table) })
+	table, err := s.app.open(s.table)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return s.show(ctx, table)
 }
 
 func (s *statusCommand) show(ctx context.Context, table *allocator.Table) error {

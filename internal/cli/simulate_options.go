@@ -34,14 +34,6 @@ func (c *contest) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.pins, "pin", []string{unpinned, string(planner.Shortlist)}, "how policies steer Nomad's scheduler: none, soft, shortlist, hard")
 }
 
-func policyNames() string {
-	var names []string
-	for _, p := range placement.Policies() {
-		names = append(names, p.Name)
-	}
-	return strings.Join(names, ", ")
-}
-
 // contenders are the schedulers to compare.
 func (c *contest) contenders() ([]simulate.Contender, error) {
 	steerings, err := c.steerings()

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"nomad-gpu-mem/internal/planner"
-	"nomad-gpu-mem/internal/planner/live"
 )
 
 // jobCommand is what plan and run have in common: they read a job and plan it.
@@ -39,21 +39,29 @@ func (c *jobCommand) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.preserveCounts, "preserve-counts", false, "keep the counts that the registered job's groups have, such as an autoscaler's")
 }
 
-// job reads the job of a file, and does something with it and its cluster.
-func (c *jobCommand) job(cmd *cobra.Command, path string,
-	do func(context.Context, *live.Site, *jobFile, planner.Options) error) error {
+// jobSite is a job and what it is planned with.
+type jobSite struct {
+	*site
+	job     *jobFile
+	options planner.Options
+}
+
+// open reads the job of a file, and opens what it is planned with. The caller closes it.
+func (c *jobCommand) open(cmd *cobra.Command, path string) (*jobSite, error) {
 	options, err := c.flags.options()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.app.withSite(c.flags, func(client *api.Client, site *live.Site) error {
-		job, err := c.file.read(cmd.Context(), client, path, cmd.InOrStdin())
-		if err != nil {
-			return err
-		}
-		options.PreserveCounts = c.preserveCounts
-		return do(cmd.Context(), site, job, options)
-	})
+	site, err := c.app.openSite(c.flags)
+	if err != nil {
+		return nil, err
+	}
+	job, err := c.file.read(cmd.Context(), site.client, path, cmd.InOrStdin())
+	if err != nil {
+		return nil, errors.Join(c.flags.explain(err), site.Close())
+	}
+	options.PreserveCounts = c.preserveCounts
+	return &jobSite{site: site, job: job, options: options}, nil
 }
 
 // jobFlags are the options that say what a job file is.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -84,10 +83,4 @@ func formulaText(p allocator.Profile) string {
 		text += fmt.Sprintf(", at most %d", p.MaxMiB)
 	}
 	return text
-}
-
-func writeJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/pflag"
@@ -73,23 +72,6 @@ func (f *plannerFlags) options() (planner.Options, error) {
 	return planner.Options{Policy: policy, Pin: pin, Shortlist: f.shortlist}, nil
 }
 
-// balanced gives the policy of that name the weights of --balance, which must
-// make sense for others too.
-func balanced(policy placement.Policy, weights []float64) (placement.Policy, error) {
-	if len(weights) != 3 {
-		return policy, fmt.Errorf("--balance takes three weights, have %d", len(weights))
-	}
-	for _, w := range weights {
-		if !(w >= 0) || math.IsInf(w, 0) {
-			return policy, fmt.Errorf("--balance takes numbers from 0 on, have %g", w)
-		}
-	}
-	if policy.Name == "balanced" {
-		policy.Weights = placement.Balanced(weights[0], weights[1], weights[2])
-	}
-	return policy, nil
-}
-
 // client is Nomad's, at its usual address if none is given.
 func (f *plannerFlags) client() (*api.Client, error) {
 	client, err := f.nomad.open()
@@ -99,16 +81,28 @@ func (f *plannerFlags) client() (*api.Client, error) {
 	return client, err
 }
 
-// withSite opens Nomad and the table for one command.
-func (a App) withSite(f *plannerFlags, do func(*api.Client, *live.Site) error) error {
+// site is Nomad and the table, for one command that plans.
+type site struct {
+	*live.Site
+	client *api.Client
+	table  *allocator.Table
+}
+
+// openSite opens Nomad and the table. The caller closes the site.
+func (a App) openSite(f *plannerFlags) (*site, error) {
 	client, err := f.client()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.withTable(f.table, func(table *allocator.Table) error {
-		return f.explain(do(client, live.New(client, table)))
-	})
+	table, err := a.open(f.table)
+	if err != nil {
+		return nil, err
+	}
+	return &site{Site: live.New(client, table), client: client, table: table}, nil
 }
+
+// Close closes the table.
+func (s *site) Close() error { return s.table.Close() }
 
 // explain tells errors of the table from those of the job and of Nomad.
 func (f *plannerFlags) explain(err error) error {

@@ -1,0 +1,13 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// writeJSON prints what a command was asked for as JSON.
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
