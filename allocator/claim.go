@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // Owner is the task that holds a slice. The owner of a reservation is the task
@@ -113,7 +115,7 @@ type Claim struct {
 	// Units is derived from the ledger's unit map when claims are listed.
 	Units UnitSet `json:"-"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 func (c Claim) name() string { return c.Owner.String() }
@@ -133,13 +135,13 @@ func (c Claim) NameFor(namespace string) string {
 // MarshalJSON writes the fields of this version and those it does not know.
 func (c Claim) MarshalJSON() ([]byte, error) {
 	type plain Claim
-	return marshalKeeping(plain(c), c.unknown)
+	return keepjson.Marshal(plain(c), c.unknown)
 }
 
 // UnmarshalJSON reads a claim and keeps the fields it does not know.
 func (c *Claim) UnmarshalJSON(data []byte) error {
 	type plain Claim
-	unknown, err := unmarshalKeeping(data, (*plain)(c))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(c))
 	c.unknown = unknown
 	return err
 }

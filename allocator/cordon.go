@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // Cordon keeps new tasks off a GPU until a person takes it away. Tasks that run
@@ -18,19 +20,19 @@ type Cordon struct {
 	// GPUs of its node open, so that the GPU can be reset.
 	Release bool `json:"release,omitempty"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // MarshalJSON writes the fields of this version and those it does not know.
 func (c Cordon) MarshalJSON() ([]byte, error) {
 	type plain Cordon
-	return marshalKeeping(plain(c), c.unknown)
+	return keepjson.Marshal(plain(c), c.unknown)
 }
 
 // UnmarshalJSON reads a cordon and keeps the fields it does not know.
 func (c *Cordon) UnmarshalJSON(data []byte) error {
 	type plain Cordon
-	unknown, err := unmarshalKeeping(data, (*plain)(c))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(c))
 	c.unknown = unknown
 	return err
 }

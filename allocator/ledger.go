@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // ledgerVersion is the version of the ledger's JSON that this program writes,
@@ -28,7 +30,7 @@ type Ledger struct {
 	// Fence counts the releases that found nothing to release.
 	Fence uint64 `json:"fence,omitempty"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // DecodeLedger reads the value of a claims key. No value at all is the empty
@@ -39,9 +41,9 @@ func DecodeLedger(value []byte) (*Ledger, error) {
 	}
 	l := &Ledger{}
 	type plain Ledger
-	unknown, err := unmarshalKeeping(value, (*plain)(l))
+	unknown, err := keepjson.Unmarshal(value, (*plain)(l))
 	if err == nil {
-		err = checkNames(value)
+		err = keepjson.CheckNames(value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -65,7 +67,7 @@ func (l *Ledger) Encode() ([]byte, error) {
 		return nil, err
 	}
 	type plain Ledger
-	return marshalKeeping(plain(*l), l.unknown)
+	return keepjson.Marshal(plain(*l), l.unknown)
 }
 
 // Check verifies the invariants: every mark in the unit map has a claim, every

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // Profile records how much GPU memory a kind of task needs: a base, and more
@@ -19,19 +21,19 @@ type Profile struct {
 	MaxMiB    uint64             `json:"max_mib,omitempty"` // a task that needs more is refused; 0 is no bound
 	UpdatedAt time.Time          `json:"updated_at"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // MarshalJSON writes the fields of this version and those it does not know.
 func (p Profile) MarshalJSON() ([]byte, error) {
 	type plain Profile
-	return marshalKeeping(plain(p), p.unknown)
+	return keepjson.Marshal(plain(p), p.unknown)
 }
 
 // UnmarshalJSON reads a profile and keeps the fields it does not know.
 func (p *Profile) UnmarshalJSON(data []byte) error {
 	type plain Profile
-	unknown, err := unmarshalKeeping(data, (*plain)(p))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(p))
 	p.unknown = unknown
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // GPUState is what a node's device plugin last said of one of its GPUs.
@@ -28,7 +30,7 @@ type GPUState struct {
 	Unhealthy UnitSet   `json:"unhealthy,omitempty"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // NodeState is what a node's device plugin said of its node.
@@ -60,19 +62,19 @@ type NodeState struct {
 	// 0 if it has none. See Snapshot.Liveness.
 	LeaseSeconds int `json:"lease_seconds,omitempty"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // MarshalJSON writes the fields of this version and those it does not know.
 func (s GPUState) MarshalJSON() ([]byte, error) {
 	type plain GPUState
-	return marshalKeeping(plain(s), s.unknown)
+	return keepjson.Marshal(plain(s), s.unknown)
 }
 
 // UnmarshalJSON reads a state and keeps the fields it does not know.
 func (s *GPUState) UnmarshalJSON(data []byte) error {
 	type plain GPUState
-	unknown, err := unmarshalKeeping(data, (*plain)(s))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(s))
 	s.unknown = unknown
 	return err
 }
@@ -80,13 +82,13 @@ func (s *GPUState) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes the fields of this version and those it does not know.
 func (s NodeState) MarshalJSON() ([]byte, error) {
 	type plain NodeState
-	return marshalKeeping(plain(s), s.unknown)
+	return keepjson.Marshal(plain(s), s.unknown)
 }
 
 // UnmarshalJSON reads a state and keeps the fields it does not know.
 func (s *NodeState) UnmarshalJSON(data []byte) error {
 	type plain NodeState
-	unknown, err := unmarshalKeeping(data, (*plain)(s))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(s))
 	s.unknown = unknown
 	return err
 }
@@ -153,7 +155,7 @@ func decodeState[T state](value []byte) (T, error) {
 	}
 	err := json.Unmarshal(value, &state)
 	if err == nil {
-		err = checkNames(value)
+		err = keepjson.CheckNames(value)
 	}
 	if err == nil {
 		err = state.check()

@@ -1,4 +1,4 @@
-package allocator
+package keepjson
 
 import (
 	"bytes"
@@ -11,22 +11,22 @@ import (
 	"sync"
 )
 
-// fields are the members of a JSON object that this version does not know. A
+// Fields are the members of a JSON object that this version does not know. A
 // newer version may have written them, so a rewrite must keep them.
-type fields map[string]json.RawMessage
+type Fields map[string]json.RawMessage
 
-// unmarshalKeeping decodes an object into the struct that known points to and
-// returns the members that the struct has no field for. Names must match
+// Unmarshal decodes an object into the struct that known points to, and returns
+// the members that the struct has no field for. Names must match
 // exactly: encoding/json alone would also read "State" into the field "state",
 // and a member that is both read and kept would come back as two.
-func unmarshalKeeping(data []byte, known any) (fields, error) {
+func Unmarshal(data []byte, known any) (Fields, error) {
 	target := reflect.ValueOf(known).Elem()
 	index := jsonFields(target.Type())
 	isKnown := func(name []byte) bool { _, ok := index[string(name)]; return ok }
 	if first := bytes.TrimLeft(data, " \t\r\n"); len(first) > 0 && first[0] == '{' && namesIn(data, isKnown) {
 		return nil, json.Unmarshal(data, known) // the common case, and the fast one
 	}
-	var members fields
+	var members Fields
 	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, err
 	}
@@ -49,10 +49,9 @@ func unmarshalKeeping(data []byte, known any) (fields, error) {
 	return members, nil
 }
 
-// marshalKeeping encodes the struct together with the members that
-// unmarshalKeeping returned.
-func marshalKeeping(known any, unknown fields) ([]byte, error) {
-	data, err := marshal(known)
+// Marshal encodes the struct together with the members that Unmarshal returned.
+func Marshal(known any, unknown Fields) ([]byte, error) {
+	data, err := Encode(known)
 	if err != nil || len(unknown) == 0 {
 		return data, err
 	}
@@ -60,12 +59,12 @@ func marshalKeeping(known any, unknown fields) ([]byte, error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}
-	return marshal(all)
+	return Encode(all)
 }
 
-// marshal encodes a value without the escapes that JSON needs inside of HTML only: they
+// Encode encodes a value without the escapes that JSON needs inside of HTML only: they
 // make one byte of a name six.
-func marshal(value any) ([]byte, error) {
+func Encode(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -95,10 +94,10 @@ func jsonFields(t reflect.Type) map[string][]int {
 	return indexes
 }
 
-// checkNames returns an error if an object in the JSON text has two members of
+// CheckNames returns an error if an object in the JSON text has two members of
 // one name. Decoding would keep the last one only, and the next rewrite would
 // lose the other for good. The text must be valid.
-func checkNames(data []byte) error {
+func CheckNames(data []byte) error {
 	if distinctNames(data) {
 		return nil
 	}
