@@ -62,18 +62,31 @@ const unusedTime = 2 * time.Minute
 // endSuperseded ends the process if another one serves in the place of the plugin, or if
 // no agent has configured the plugin for use.
 func endSuperseded(ctx context.Context, plugin *driver.Plugin) {
+	if isUnused(ctx, plugin) || isSuperseded(ctx, plugin) {
+		plugin.Shutdown()
+		os.Exit(0)
+	}
+}
+
+// isUnused waits for as long as an agent may take to configure the plugin, or until the plugin ends.
+func isUnused(ctx context.Context, plugin *driver.Plugin) bool {
 	select {
 	case <-time.After(unusedTime):
-		if plugin.Configured() {
-			endSuperseded(ctx, plugin)
-			return
-		}
+		return !plugin.Configured()
 	case <-plugin.Superseded():
+		return false
 	case <-ctx.Done():
-		return
+		return false
 	}
-	plugin.Shutdown()
-	os.Exit(0)
+}
+
+func isSuperseded(ctx context.Context, plugin *driver.Plugin) bool {
+	select {
+	case <-plugin.Superseded():
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func commands() cli.App {

@@ -57,10 +57,13 @@ type mentions struct {
 	waiting int // open calls of WaitTask
 }
 
-func (m *mentions) note(now time.Time) {
+// note notes a call that was made at that time. The calls of a crashed agent may end after those of the next.
+func (m *mentions) note(called time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last = now
+	if called.After(m.last) {
+		m.last = called
+	}
 }
 
 // wait notes an open call of WaitTask, until done is called.

@@ -2,7 +2,12 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
 // task returns a task that this process looks after, and notes that Nomad asked for it.
@@ -40,10 +45,20 @@ func (p *Plugin) endForgottenTask(ctx context.Context, s *services, h *handle) {
 }
 
 // forgotten reports whether the agent that is connected now had the time to recover the
-// task, and did not. A task for whose end an agent waits is known to it.
+// task, and did not, or has removed the task's allocation since. A task for whose end an agent waits is known to it.
 func (p *Plugin) forgotten(h *handle, grace time.Duration, now time.Time) bool {
 	connected, since := p.agent.state()
-	return connected && now.Sub(since) > grace && h.mentions.noneSince(since)
+	if !connected || now.Sub(since) <= grace {
+		return false
+	}
+	return h.mentions.noneSince(since) || h.mentions.noneSince(now.Add(-grace)) && isCollected(h.task)
+}
+
+// isCollected reports whether Nomad has removed the directory of a task's allocation, which it does after the end of all
+// of its tasks. It may believe that one has ended whose end it could not ask for, as while the plugin recovered it.
+func isCollected(task *drivers.TaskConfig) bool {
+	_, err := os.Lstat(task.AllocDir)
+	return task.AllocDir != "" && errors.Is(err, fs.ErrNotExist)
 }
 
 // finish ends a task and gives back all that it holds. What does not succeed at once is

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -29,6 +30,16 @@ func TestForgottenTasksEnd(t *testing.T) {
 	}{
 		"never mentioned": {func(*testing.T, *driver, string) {}, true},
 		"recovered":       {func(_ *testing.T, d *driver, id string) { d.plugin.task(id) }, false},
+		"recovered, and its allocation removed": {func(t *testing.T, d *driver, id string) {
+			h, _ := d.plugin.task(id)
+			must.NoError(t, os.RemoveAll(h.task.AllocDir))
+		}, true},
+		"its end is waited for, and its allocation removed": {func(t *testing.T, d *driver, id string) {
+			h, _ := d.plugin.task(id)
+			must.NoError(t, os.RemoveAll(h.task.AllocDir))
+			_, err := d.plugin.WaitTask(t.Context(), id)
+			must.NoError(t, err)
+		}, false},
 		"its end is waited for": {func(t *testing.T, d *driver, id string) {
 			_, err := d.plugin.WaitTask(t.Context(), id)
 			must.NoError(t, err)

@@ -205,7 +205,7 @@ func (h *history) state() string {
 		_, err := s.keeper.reconcile(h.t.Context(), gpu.ID, time.Now().Add(time.Hour))
 		for _, claim := range gpu.Claims() {
 			fmt.Fprintf(&b, "claim on %s: %s %s %s, held: %v, ownership %v; reconciled: %v\n", gpu.ID, claim.Attempt, claim.Units, claim.State,
-				s.keeper.custody.taken(claim.Attempt), s.keeper.home.whose(gpu.ID, claim), err)
+				s.keeper.custody.kept(claim.Attempt), s.keeper.home.whose(gpu.ID, claim), err)
 		}
 	}
 	s.keeper.mu.Lock()
@@ -213,7 +213,7 @@ func (h *history) state() string {
 	records, err := openJournal(h.stateDir).all()
 	for _, a := range records {
 		fmt.Fprintf(&b, "record %s: over %v, released %v, units %v, held: %v, problem: %s\n",
-			a.ID, a.Over, a.Released, a.Units, s.keeper.custody.taken(a.ID), s.keeper.complaints[a.ID])
+			a.ID, a.Over, a.Released, a.Units, s.keeper.custody.kept(a.ID), s.keeper.complaints[a.ID])
 	}
 	for _, c := range h.daemon.running() {
 		fmt.Fprintf(&b, "running %s %s\n", c.Name, c.Labels[labelAttempt])

@@ -19,28 +19,42 @@ const (
 	residueAge = 15 * time.Second
 )
 
-// isOver reports whether an attempt that nobody looks after has to be brought to its
-// end, though nobody said that it is over.
+// fate is what is known of an attempt that no start, task or end keeps.
+type fate int
+
+const (
+	undecided fate = iota
+	ended          // its container has ended, and Nomad may still ask how
+	over           // it has to be brought to its end
+)
+
+// fateOf finds out whether an attempt has to be brought to its end, though it is not known to be over.
 //
 // Only the sole process of the plugin decides that: an earlier one may still be in the
 // start. What has no container then will never have one, and what has one that never
 // ran will not run. Nomad may still repeat the start, which takes custody and claims
 // again. A container that has ended is left for a while to Nomad, which wants to know
-// how. One that runs is the dangling loop's business.
-func (k *keeper) isOver(ctx context.Context, a attempt, now time.Time) (bool, error) {
+// how; it holds no units any more. One that runs is the dangling loop's business.
+func (k *keeper) fateOf(ctx context.Context, a attempt, now time.Time) (fate, error) {
 	if a.Over {
-		return true, nil
+		return over, nil
 	}
 	if since, sole := k.tenancy.sole(now); !sole || now.Sub(since) < residueAge {
-		return false, nil
+		return undecided, nil
 	}
 	containers, err := k.containers(ctx, a)
 	if err != nil {
-		return false, err
+		return undecided, err
 	}
 	containers = slices.DeleteFunc(containers, neverRan)
-	running := slices.ContainsFunc(containers, func(c docker.Container) bool { return c.Running })
-	return len(containers) == 0 || !running && now.Sub(k.since) >= orphanAge, nil
+	switch {
+	case slices.ContainsFunc(containers, func(c docker.Container) bool { return c.Running }):
+		return undecided, nil
+	case len(containers) == 0 || now.Sub(k.since) >= orphanAge:
+		return over, nil
+	default:
+		return ended, nil
+	}
 }
 
 func neverRan(c docker.Container) bool { return c.Status == "created" }
@@ -109,7 +123,9 @@ func (k *keeper) isNews(id string, err error) bool {
 }
 
 func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
-	if !k.custody.try(id) {
+	looking, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if !k.custody.look(looking, id) {
 		return nil
 	}
 	defer k.custody.giveUp(id)
@@ -117,10 +133,14 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	if err != nil || !found {
 		return err
 	}
-	looking, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	if over, err := k.isOver(looking, a, now); err != nil || !over {
+	if err := k.unstage(a, now); err != nil {
 		return err
+	}
+	switch is, err := k.fateOf(looking, a, now); {
+	case err != nil || is == undecided:
+		return err
+	case is == ended:
+		return k.release(ctx, a)
 	}
 	if err := k.settle(ctx, a); err != nil {
 		if a.Over && now.Sub(a.Ended) >= stuckAge {
@@ -130,4 +150,14 @@ func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {
 	}
 	k.logger.Info("completed the end of a task", "task", a.Owner.String(), "gpus", a.GPUs)
 	return nil
+}
+
+// unstage removes what a start has staged that was cut short by the end of its process. Nomad cannot remove the
+// allocation's directory until then, and tries once only. A container that the daemon is about to start does not start
+// then: no process waits for it.
+func (k *keeper) unstage(a attempt, now time.Time) error {
+	if _, sole := k.tenancy.sole(now); !sole {
+		return nil
+	}
+	return k.staging.Remove(a.ID)
 }

@@ -15,6 +15,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
+	"nomad-gpu-mem/driver/taskfile"
 )
 
 // Claims of tasks that went down with the machine are freed; those of tasks that
@@ -40,7 +41,8 @@ func TestSweep(t *testing.T) {
 		{"container gone with the node", time.Hour, time.Minute, false, "", false, true},
 		{"container gone, start under way elsewhere", time.Hour, 0, false, "", true, false},
 		{"running", time.Hour, time.Hour, false, "running", false, false},
-		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, false},
+		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, true},
+		{"exited, start under way elsewhere", time.Hour, time.Minute, false, "exited", true, false},
 		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,7 +68,7 @@ func TestSweep(t *testing.T) {
 			}
 			k.tenancy.sole(k.since)
 			must.NoError(t, k.journal.write(a))
-			must.True(t, k.custody.try("x"))
+			must.NoError(t, k.custody.take(t.Context(), "x"))
 			k.sweep(t.Context(), now)
 			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
 			k.custody.giveUp("x")
@@ -74,6 +76,71 @@ func TestSweep(t *testing.T) {
 			must.Eq(t, c.settled, len(w.claims()) == 0)
 		})
 	}
+}
+
+// A container that has ended holds no units, however often the plugin begins again before Nomad asks how it ended.
+func TestUnitsOfAnEndedContainerAreReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	must.NoError(t, w.engine.Stop(t.Context(), "c1", "", 0))
+
+	d = w.boot()
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	eventually(t, func() bool {
+		s.keeper.sweep(t.Context(), time.Now().Add(2*residueAge))
+		return len(w.claims()) == 0
+	})
+	must.Eq(t, 1, w.engine.count())
+	must.NoError(t, d.RecoverTask(handle))
+	results, err := d.WaitTask(t.Context(), task.ID)
+	must.NoError(t, err)
+	must.Eq(t, 143, (<-results).ExitCode)
+	must.NoError(t, d.DestroyTask(task.ID, false))
+	w.nothingLeft()
+}
+
+// A start that is cut short by the plugin's end leaves what it has staged. While that is there, Nomad cannot remove the
+// allocation's directory.
+func TestStagedSourcesOfAnEarlierProcessAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := &keeper{
+		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
+		staging: staging.New(w.stateDir, noMounts{}), engine: w.engine, table: w.table, since: time.Now(),
+	}
+	t.Cleanup(k.tenancy.end)
+	a := attempt{ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now()}
+	must.NoError(t, k.journal.write(a))
+	w.engine.put("c1", "x", "running")
+	dir := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+	alloc, err := taskfile.OpenDir(dir)
+	must.NoError(t, err)
+	defer alloc.Close()
+	held, err := alloc.Hold("data")
+	must.NoError(t, err)
+	defer held.Close()
+	staged, err := k.staging.Stage("x", 0, held)
+	must.NoError(t, err)
+
+	other := newTenancy(w.stateDir)
+	other.sole(time.Now())
+	k.sweep(t.Context(), time.Now())
+	must.DirExists(t, staged, must.Sprint("an earlier process may be about to start the container"))
+	other.end()
+	must.NoError(t, k.custody.take(t.Context(), "x"))
+	k.sweep(t.Context(), time.Now())
+	must.DirExists(t, staged, must.Sprint("a start of this process needs it"))
+	k.custody.giveUp("x")
+	k.sweep(t.Context(), time.Now())
+	must.DirNotExists(t, staged)
+	must.SliceLen(t, 1, w.engine.running())
 }
 
 func TestUnreadableRecordDoesNotStopTheOthers(t *testing.T) {
@@ -160,6 +227,31 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	must.Eq(t, []string{"c1", "committed", "elsewhere", "foreign"}, w.engine.ids(), must.Sprint("Nomad had the time to ask how a task ended"))
 }
 
+// The sweeper looks at a container's attempt each time that the dangling loop does, since the periods are multiples of
+// each other. That saves no container, and no claim.
+func TestDanglingWhileTheSweeperLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	earlier := w.task(``, slice(gpuA, 3))
+	_, _, err := d.StartTask(earlier)
+	must.NoError(t, err)
+	d.kill()
+
+	d = w.boot()
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	must.True(t, s.keeper.custody.look(t.Context(), earlier.ID))
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		s.keeper.custody.giveUp(earlier.ID)
+	}()
+	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	must.Eq(t, 0, w.engine.count())
+	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
+	must.SliceEmpty(t, w.claims())
+}
+
 // A node whose data_dir was removed registers under another ID. The tasks that it ran before
 // are recorded here, so they are its own, and hold no units for ever.
 func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
@@ -179,10 +271,8 @@ func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
 	must.NoError(t, err)
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
-	eventually(t, func() bool {
-		d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
-		return w.engine.count() == 1
-	})
+	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour)) // beside the sweeper
+	must.Eq(t, 1, w.engine.count())
 	s.keeper.sweep(t.Context(), time.Now().Add(time.Hour))
 	must.SliceEmpty(t, w.claims())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
+	"golang.org/x/sync/singleflight"
 
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
@@ -35,6 +36,7 @@ type Plugin struct {
 	announcer  *announcer
 	tasks      *tasks
 	starts     *starts
+	recoveries singleflight.Group // calls of RecoverTask under way, by task config ID
 	agent      agentWatch
 	pace       pace
 

@@ -117,7 +117,7 @@ func (k *keeper) strays(ctx context.Context, now time.Time) ([]Found, error) {
 	}
 	found, err := Look(ctx, k.engine)
 	return slices.DeleteFunc(found, func(f Found) bool {
-		return !f.Running || len(f.GPUs) == 0 || k.custody.taken(f.Attempt)
+		return !f.Running || len(f.GPUs) == 0 || k.custody.kept(f.Attempt)
 	}), err
 }
 
@@ -144,7 +144,7 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 		if claim.State == allocator.Claimed && !claim.IsOlder(bareAge, now) {
 			continue
 		}
-		gone, err := k.release(ctx, gpu, claim)
+		gone, err := k.releaseClaim(ctx, gpu, claim)
 		if gone {
 			released = append(released, claim)
 		}
@@ -153,11 +153,11 @@ func (k *keeper) reconcile(ctx context.Context, gpu allocator.GPUID, now time.Ti
 	return released, errors.Join(failed...)
 }
 
-// release gives back a claim that has no container, no record and no task, and reports
+// releaseClaim gives back a claim that has no container, no record and no task, and reports
 // whether it did. A record that cannot be read tells nothing: then the containers decide,
 // and the record is removed with the claim.
-func (k *keeper) release(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
-	if !k.custody.try(claim.Attempt) {
+func (k *keeper) releaseClaim(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
+	if !k.custody.look(ctx, claim.Attempt) {
 		return false, nil
 	}
 	defer k.custody.giveUp(claim.Attempt)

@@ -44,7 +44,7 @@ func TestReconcile(t *testing.T) {
 		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *keeper) {
 			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
 		}, false},
-		{"it is being looked after", time.Hour, func(t *testing.T, _ *world, k *keeper) { must.True(t, k.custody.try("x")) }, false},
+		{"it is being looked after", time.Hour, func(t *testing.T, _ *world, k *keeper) { must.NoError(t, k.custody.take(t.Context(), "x")) }, false},
 		{"the daemon is away", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.setAway(true) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

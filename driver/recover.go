@@ -13,13 +13,26 @@ import (
 )
 
 // RecoverTask takes up a task that another process of this plugin started, or Nomad's
-// own driver of the name that this one has. Its container goes on as it is; its claim is confirmed in the background. A task that
-// is known already is fine. An error makes Nomad destroy the task and start it anew.
+// own driver of the name that this one has. Its container keeps running as it is; its claim is confirmed in the background.
+// A task that is known already is fine. An error makes Nomad destroy the task and start it again.
+//
+// An agent that crashes leaves its calls running in the plugin, and the next agent repeats them: calls for the same task
+// share one recovery.
 func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	if from == nil || from.Config == nil {
 		return fmt.Errorf("the task cannot be recovered: Nomad kept no handle of it")
 	}
-	if _, known := p.task(from.Config.ID); known {
+	called := time.Now()
+	_, err, _ := p.recoveries.Do(from.Config.ID, func() (any, error) { return nil, p.recoverCalled(from, called) })
+	if h, known := p.tasks.get(from.Config.ID); known {
+		h.mentions.note(called)
+	}
+	return err
+}
+
+// recoverCalled is RecoverTask, called by Nomad at that time.
+func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error {
+	if _, known := p.tasks.get(from.Config.ID); known {
 		return nil
 	}
 	s, err := p.serving()
@@ -52,7 +65,7 @@ func (p *Plugin) RecoverTask(from *drivers.TaskHandle) error {
 	} else {
 		h.startedAt = state.StartedAt
 	}
-	h.mentions.note(time.Now())
+	h.mentions.note(called)
 	h.seen.Store(seen && found.Running)
 	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {
 		return err

@@ -80,6 +80,52 @@ func TestRecoverWhileTheDaemonIsAway(t *testing.T) {
 	w.nothingLeft()
 }
 
+// An agent that crashes leaves its recovery running, and the next agent repeats it. Both get the answer of one recovery, and
+// no second one follows the task's end.
+func TestRecoverByTwoAgents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	w.engine.setAway(true)
+	d = w.boot()
+	d.plugin.pace.recovery = time.Hour // both wait for the daemon
+
+	answers := make(chan error, 2)
+	for range 2 {
+		go func() { answers <- d.plugin.RecoverTask(handle) }()
+	}
+	time.Sleep(50 * time.Millisecond) // on a busy machine the second may be later, and then proves nothing
+	w.engine.setAway(false)
+	must.NoError(t, <-answers)
+	must.NoError(t, <-answers)
+	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
+	must.NoError(t, d.DestroyTask(task.ID, true))
+	w.nothingLeft()
+}
+
+// The calls of an agent that crashed may end when the next one is connected: they do not count as its own.
+func TestRecoverOfACrashedAgentIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``, slice(gpuA, 3))
+	handle, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	d.kill()
+	d = w.boot()
+	called := time.Now()
+	d.nextAgent()
+	must.NoError(t, d.plugin.recoverCalled(handle, called))
+	s, err := d.plugin.serving()
+	must.NoError(t, err)
+	d.plugin.endForgotten(t.Context(), s, time.Now().Add(time.Hour))
+	w.nothingLeft()
+}
+
 func TestRecoverErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -131,13 +131,23 @@ func (k *keeper) settle(ctx context.Context, a attempt) error {
 	if left == nil {
 		return errors.Join(k.checkpoints.remove(a.ID), k.staging.Remove(a.ID), k.journal.remove(a.ID))
 	}
-	if !a.Released {
-		a.Released = true
-		if err := k.journal.write(a); err != nil {
-			return err
-		}
+	return fmt.Errorf("%w: %w", errNotRemoved, errors.Join(left, k.noteReleased(a)))
+}
+
+// release gives back what an attempt holds whose container has ended, and leaves the container.
+func (k *keeper) release(ctx context.Context, a attempt) error {
+	if err := k.giveBack(ctx, a); err != nil {
+		return err
 	}
-	return fmt.Errorf("%w: %w", errNotRemoved, left)
+	return k.noteReleased(a)
+}
+
+func (k *keeper) noteReleased(a attempt) error {
+	if a.Released {
+		return nil
+	}
+	a.Released = true
+	return k.journal.write(a)
 }
 
 // giveBack releases the attempt's claims.

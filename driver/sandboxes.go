@@ -76,7 +76,7 @@ func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time
 
 func (p *Plugin) removeIfForgotten(ctx context.Context, s *services, c docker.Container, now time.Time) {
 	alloc := c.Labels[labelSandbox]
-	if !s.keeper.custody.try(custodyOf(alloc)) {
+	if !s.keeper.custody.look(ctx, custodyOf(alloc)) {
 		return // Nomad is asking for it
 	}
 	defer s.keeper.custody.giveUp(custodyOf(alloc))

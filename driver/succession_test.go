@@ -105,3 +105,23 @@ func TestDeadSuccessorsDoNotCount(t *testing.T) {
 	must.True(t, first.succeeded())
 	first.end()
 }
+
+// A process that takes the place of a dead one does not take that of a process that began meanwhile.
+func TestPlaceOfADeadSuccessorIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, second, third := newTenancy(dir), newTenancy(dir), newTenancy(dir)
+	first.announce()
+	second.announce()
+	seen, err := os.ReadFile(first.current)
+	must.NoError(t, err)
+	second.end()
+	third.announce()
+	first.replace(seen)
+	must.True(t, first.succeeded())
+	must.False(t, third.succeeded())
+	third.end()
+	first.replace(seen)
+	must.False(t, first.succeeded())
+	first.end()
+}

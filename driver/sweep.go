@@ -111,7 +111,7 @@ func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
 
 func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Container) {
 	attempt := cmp.Or(c.Labels[labelAttempt], c.ID) // a container of Nomad's own driver has no such label
-	if !s.keeper.custody.try(attempt) {
+	if !s.keeper.custody.look(ctx, attempt) {
 		return // a task of ours
 	}
 	defer s.keeper.custody.giveUp(attempt)

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"bytes"
+	"context"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -51,15 +53,34 @@ func (t *tenancy) announce() {
 	if err == nil && unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, byteAt(t.token, unix.F_WRLCK)) == nil {
 		t.alive = file
 	}
+	defer t.alone()()
 	if t.tell() != nil {
 		text, _ := os.ReadFile(t.current)
 		t.found = string(text)
 	}
 }
 
-// tell names this process as the one that began last.
+// tell names this process as the one that began last. The caller has called alone.
 func (t *tenancy) tell() error {
 	return renameio.WriteFile(t.current, []byte(strconv.FormatInt(t.token, 10)+"\n"), 0o600)
+}
+
+// replace is tell, unless current says something else by now: another process has begun meanwhile.
+func (t *tenancy) replace(text []byte) {
+	defer t.alone()()
+	if now, err := os.ReadFile(t.current); err == nil && bytes.Equal(now, text) {
+		_ = t.tell()
+	}
+}
+
+// alone keeps other processes from writing current until done is called. One that hangs with the lock holds nobody up
+// for long.
+func (t *tenancy) alone() (done func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	lock := flock.New(t.current+".lock", flock.SetPermissions(0o600))
+	_, _ = lock.TryLockContext(ctx, 5*time.Millisecond)
+	return func() { _ = lock.Close() }
 }
 
 func byteAt(token int64, kind int16) *unix.Flock_t {
@@ -84,7 +105,7 @@ func (t *tenancy) isSucceeded() bool {
 		return false
 	}
 	if t.found != "" && t.found == string(text) {
-		_ = t.tell() // the fault of state_dir may have passed
+		t.replace(text) // the fault of state_dir may have passed
 		return false
 	}
 	latest, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
@@ -94,7 +115,7 @@ func (t *tenancy) isSucceeded() bool {
 	if err != nil || t.alive == nil || t.lives(latest) {
 		return true
 	}
-	_ = t.tell()
+	t.replace(text)
 	return false
 }
 

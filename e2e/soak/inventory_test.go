@@ -105,7 +105,7 @@ func (c *cluster) listSessions(_ context.Context, found model.Remains) error {
 }
 
 // ofTheNode are the files in state_dir that belong to no task, and may come at any time.
-var ofTheNode = []string{"node_id", "plugin.lock", "plugin.current", "plugin.living", "log-pipes.sock", "images.json", "infra_image.json"}
+var ofTheNode = []string{"node_id", "plugin.lock", "plugin.current", "plugin.current.lock", "plugin.living", "log-pipes.sock", "images.json", "infra_image.json"}
 
 // listFiles lists the plugins' state, temporary files, and the directories of allocations.
 // The sockets by which Nomad spoke to plugins that were killed are Nomad's.

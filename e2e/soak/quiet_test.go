@@ -40,10 +40,11 @@ const settleStep = 3 * time.Second
 // isOthers reports whether a leak is of what Nomad's agent or Docker's daemon makes by itself
 // and leaves if it is killed: no plugin learns of it. A log collector stays if its
 // allocation ended while there was no agent, and so do the file of a network namespace
-// whose container is gone, and a shim that containerd has no task for. Containers themselves are the driver's, and judged.
+// whose container is gone, its link in a bridge, which a daemon that is killed while it makes or removes a container
+// leaves, and a shim that containerd has no task for. Containers themselves are the driver's, and judged.
 func isOthers(leak model.Leak) bool {
 	switch leak.Kind {
-	case "group's address", "firewall rule", "network namespace":
+	case "group's address", "firewall rule", "network namespace", "network link":
 		return true
 	case "process":
 		return leak.Item == "nomad logmon" || leak.Item == "containerd-shim-runc-v2"
