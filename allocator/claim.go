@@ -15,13 +15,13 @@ import (
 // In a claim all but Alloc, Node and Task may be shortened, see shorten: compare
 // them by IsOf and IsOn.
 type Owner struct {
-	Namespace string `json:"namespace"`
-	Job       string `json:"job"`
-	Group     string `json:"group"`
-	Task      string `json:"task"`
-	Alloc     string `json:"alloc"`     // allocation ID
-	Node      string `json:"node"`      // Nomad's node ID
-	NodeName  string `json:"node_name"` // the node's name, for people
+	Namespace string   `json:"namespace"`
+	Job       string   `json:"job"`
+	Group     string   `json:"group"`
+	Task      string   `json:"task"`
+	Alloc     string   `json:"alloc"` // allocation ID
+	Node      NodeID   `json:"node"`
+	NodeName  NodeName `json:"node_name"`
 }
 
 // Is reports whether both are the same task. An allocation ID is unique in a
@@ -34,7 +34,7 @@ func (o Owner) IsOf(namespace, job string) bool {
 }
 
 // IsOn reports whether the owner that a claim records is on the node of that name.
-func (o Owner) IsOn(node string) bool { return isNamed(o.NodeName, node) }
+func (o Owner) IsOn(node NodeName) bool { return isNamed(string(o.NodeName), string(node)) }
 
 // isFor reports whether a reservation, as it is recorded, was made for the task.
 func (o Owner) isFor(task Owner) bool {

@@ -28,13 +28,13 @@ const (
 )
 
 // NodeKey is the key of a node's state.
-func NodeKey(node string) string { return nodesPrefix + escape(node) }
+func NodeKey(node NodeName) string { return nodesPrefix + escape(string(node)) }
 
 // leaseKey is the key that is there while a node is.
-func leaseKey(node string) string { return NodeKey(node) + leaseSuffix }
+func leaseKey(node NodeName) string { return NodeKey(node) + leaseSuffix }
 
 // parseLeaseKey is the inverse of leaseKey.
-func parseLeaseKey(key string) (node string, ok bool) {
+func parseLeaseKey(key string) (node NodeName, ok bool) {
 	name, isLease := strings.CutSuffix(key, leaseSuffix)
 	if !isLease {
 		return "", false
@@ -52,12 +52,13 @@ func ClaimsKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + cla
 func CordonKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + cordonSuffix }
 
 // parseNodeKey is the inverse of NodeKey.
-func parseNodeKey(key string) (node string, ok bool) {
-	name, isNode := strings.CutPrefix(key, nodesPrefix)
+func parseNodeKey(key string) (node NodeName, ok bool) {
+	element, isNode := strings.CutPrefix(key, nodesPrefix)
 	if !isNode {
 		return "", false
 	}
-	return parseElement(name)
+	name, ok := parseElement(element)
+	return NodeName(name), ok
 }
 
 // parseGPUKey is the inverse of StateKey, ClaimsKey and CordonKey.

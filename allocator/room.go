@@ -65,7 +65,9 @@ func (c Claim) fitted(gpu GPUID, units, of int) (Claim, error) {
 }
 
 // names are those of a claim that may be shortened.
-func (c *Claim) names() []*string { return []*string{&c.Namespace, &c.Job, &c.Group, &c.NodeName} }
+func (c *Claim) names() []*string {
+	return []*string{&c.Namespace, &c.Job, &c.Group, (*string)(&c.NodeName)}
+}
 
 // nameLimit is how long each name may be so that all of them have room for their JSON.
 func (c Claim) nameLimit(room int) int {

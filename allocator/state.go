@@ -13,15 +13,15 @@ import (
 // GPUState is what a node's device plugin last said of one of its GPUs.
 // Memory is in MiB.
 type GPUState struct {
-	Node        string `json:"node"` // the node's host name
-	Model       string `json:"model"`
-	Index       int    `json:"index"` // NVML index, for people; it may change at a reboot
-	MemoryMiB   uint64 `json:"memory_mib"`
-	ReservedMiB uint64 `json:"reserved_mib"` // kept back by the driver or by configuration
-	UsedMiB     uint64 `json:"used_mib"`     // in use by all processes, when last written
-	UnitMiB     uint64 `json:"unit_mib"`
-	Units       int    `json:"units"`
-	Health      string `json:"health"` // "" if all units can be used, else the reason
+	Node        NodeName `json:"node"`
+	Model       string   `json:"model"`
+	Index       int      `json:"index"` // NVML index, for people; it may change at a reboot
+	MemoryMiB   uint64   `json:"memory_mib"`
+	ReservedMiB uint64   `json:"reserved_mib"` // kept back by the driver or by configuration
+	UsedMiB     uint64   `json:"used_mib"`     // in use by all processes, when last written
+	UnitMiB     uint64   `json:"unit_mib"`
+	Units       int      `json:"units"`
+	Health      string   `json:"health"` // "" if all units can be used, else the reason
 
 	// UnmanagedMiB is memory in use that no slice explains.
 	UnmanagedMiB uint64 `json:"unmanaged_mib,omitempty"`
@@ -35,7 +35,7 @@ type GPUState struct {
 
 // NodeState is what a node's device plugin said of its node.
 type NodeState struct {
-	Name     string    `json:"name"`              // host name
+	Name     NodeName  `json:"name"`
 	Version  string    `json:"version"`           // of this program
 	Driver   string    `json:"driver"`            // NVIDIA driver version, "" if there is none
 	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
@@ -135,7 +135,7 @@ func (s NodeState) check() error {
 
 // decodeNode reads the value of a node's key. One that names another node is as
 // unreadable as nonsense: two keys must never stand for one node.
-func decodeNode(name string, value []byte) (NodeState, error) {
+func decodeNode(name NodeName, value []byte) (NodeState, error) {
 	node, err := decodeState[NodeState](value)
 	if err == nil && value != nil && node.Name != name {
 		return NodeState{}, fmt.Errorf("%w: the key of node %q has the state of node %q", ErrUnreadable, name, node.Name)

@@ -88,7 +88,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
+	name, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("finding the node's name: %w", err)
 	}
@@ -96,6 +96,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	if due {
 		p.written = map[allocator.GPUID]allocator.GPUState{}
 	}
+	host := allocator.NodeName(name)
 	states := gpuStates(i, host)
 	contested, err = p.putGPUs(ctx, table, states)
 	node := allocator.NodeState{
@@ -164,7 +165,7 @@ func (p *publisher) tell(ctx context.Context, err error) {
 
 // gpuStates is the inventory in the table's terms. A GPU that is not offered
 // has no units, and a reason.
-func gpuStates(i inventory, node string) map[allocator.GPUID]allocator.GPUState {
+func gpuStates(i inventory, node allocator.NodeName) map[allocator.GPUID]allocator.GPUState {
 	states := map[allocator.GPUID]allocator.GPUState{}
 	for _, g := range i.refused {
 		states[g.id()] = gpuState(g, node)
@@ -175,7 +176,7 @@ func gpuStates(i inventory, node string) map[allocator.GPUID]allocator.GPUState 
 	return states
 }
 
-func gpuState(g gpu, node string) allocator.GPUState {
+func gpuState(g gpu, node allocator.NodeName) allocator.GPUState {
 	state := allocator.GPUState{
 		Node:        node,
 		Model:       g.Name,

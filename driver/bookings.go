@@ -51,8 +51,8 @@ func ownerOf(task *drivers.TaskConfig) allocator.Owner {
 		Group:     task.TaskGroupName,
 		Task:      task.Name,
 		Alloc:     task.AllocID,
-		Node:      task.NodeID,
-		NodeName:  task.NodeName,
+		Node:      allocator.NodeID(task.NodeID),
+		NodeName:  allocator.NodeName(task.NodeName),
 	}
 }
 

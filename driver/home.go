@@ -17,21 +17,21 @@ import (
 // that: Nomad's ID and name of the node come with each task, and so do GPUs that are
 // surely here. The ID is kept over restarts, for then there may be no task to tell it.
 type home struct {
-	host string // as the device plugin names the node in the table
-	path string // of the file with the ID
+	host allocator.NodeName // as the device plugin names the node in the table
+	path string             // of the file with the ID
 
 	mu     sync.Mutex
-	id     string // Nomad's; empty until known
-	name   string // likewise
+	id     allocator.NodeID   // empty until known
+	name   allocator.NodeName // likewise, as Nomad has it
 	booked map[allocator.GPUID]bool
 }
 
 // openHome reads what an earlier process learned.
 func openHome(stateDir string) *home {
 	h := &home{path: filepath.Join(stateDir, "node_id"), booked: map[allocator.GPUID]bool{}}
-	h.host, _ = os.Hostname() // without it only GPUs with tasks are known
+	host, _ := os.Hostname() // without it only GPUs with tasks are known
 	id, _ := os.ReadFile(h.path)
-	h.id = strings.TrimSpace(string(id))
+	h.host, h.id = allocator.NodeName(host), allocator.NodeID(strings.TrimSpace(string(id)))
 	return h
 }
 
@@ -49,11 +49,11 @@ func (h *home) learn(owner allocator.Owner, gpus []allocator.GPUID) {
 		return
 	}
 	h.id = owner.Node
-	_ = renameio.WriteFile(h.path, []byte(h.id+"\n"), 0o600) // else the next process learns it from its first task
+	_ = renameio.WriteFile(h.path, []byte(string(h.id)+"\n"), 0o600) // else the next process learns it from its first task
 }
 
 // nodeID is Nomad's ID of the node; empty until known.
-func (h *home) nodeID() string {
+func (h *home) nodeID() allocator.NodeID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.id

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/pause"
 )
@@ -59,7 +60,7 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 // container without a node is of an older version, and one that is recorded here is this
 // node's, under an ID that it had before its agent lost its data_dir.
 func (k *keeper) isElsewhere(c docker.Container) bool {
-	node := c.Labels[labelNode]
+	node := allocator.NodeID(c.Labels[labelNode])
 	if node == "" || node == k.home.nodeID() {
 		return false
 	}

@@ -25,7 +25,7 @@ func FullLedger(t testing.TB, gpu allocator.GPUID, name string) []byte {
 	at := time.Date(2026, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
 	for unit := range FullUnits {
 		owner := allocator.Owner{
-			Namespace: name, Job: name, Group: name, Task: strings.Repeat("t", 24), NodeName: name,
+			Namespace: name, Job: name, Group: name, Task: strings.Repeat("t", 24), NodeName: allocator.NodeName(name),
 			Alloc: fmt.Sprintf("%08d-0000-4000-8000-000000000000", unit), Node: "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c",
 		}
 		attempt := allocator.Attempt{

@@ -208,7 +208,7 @@ func (d *doctorCommand) write(report doctorReport) error {
 // describe is a finding for people.
 func describe(f doctor.Finding) string {
 	var where []string
-	for _, part := range []string{f.Task, string(f.GPU), f.Node} {
+	for _, part := range []string{f.Task, string(f.GPU), string(f.Node)} {
 		if part != "" {
 			where = append(where, words.Printable(part))
 		}

@@ -72,9 +72,9 @@ func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, erro
 	if err != nil {
 		return nil, fmt.Errorf("asking Nomad at %s for its nodes: %w", client.Address(), err)
 	}
-	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs)), Nodes: make(map[string]bool, len(nodes))}
+	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs)), Nodes: make(map[allocator.NodeID]bool, len(nodes))}
 	for _, node := range nodes {
-		evidence.Nodes[node.ID] = true
+		evidence.Nodes[allocator.NodeID(node.ID)] = true
 	}
 	for _, stub := range stubs {
 		evidence.Allocs[stub.ID] = allocOf(stub)
@@ -84,7 +84,7 @@ func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, erro
 
 func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 	alloc := doctor.Alloc{
-		Job: stub.JobID, NodeName: stub.NodeName,
+		Job: stub.JobID, NodeName: allocator.NodeName(stub.NodeName),
 		Ended: stub.ClientStatus == api.AllocClientStatusComplete || stub.ClientStatus == api.AllocClientStatusFailed,
 		Lost:  stub.ClientStatus == api.AllocClientStatusLost, // "unknown" may come back
 		Tasks: map[string]doctor.Task{},

@@ -50,7 +50,7 @@ func (a App) newStatus(table *tableFlags) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&s.only.GPU, "gpu", "", "only the GPU with this `UUID`, or the start of one")
-	flags.StringVar(&s.only.Node, "node", "", "only the node with this `name`")
+	flags.StringVar((*string)(&s.only.Node), "node", "", "only the node with this `name`")
 	flags.BoolVar(&s.json, "json", false, "print JSON (docs/cli.md); with --watch one line for each change")
 	flags.BoolVarP(&s.watch, "watch", "w", false, "go on and show every change, until interrupted")
 	flags.IntVar(&s.width, "width", 0, "width of the text in `columns`; by itself the terminal's, or 80")

@@ -12,7 +12,7 @@ import (
 type Table interface {
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	PurgeKey(ctx context.Context, key string) error
-	PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(allocator.Claim) bool) error
+	PurgeNode(ctx context.Context, name allocator.NodeName, lastSeen time.Time, spare func(allocator.Claim) bool) error
 }
 
 var _ Table = (*allocator.Table)(nil)

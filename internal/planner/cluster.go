@@ -106,7 +106,7 @@ type picture struct {
 	freed map[string]bool                     // IDs of allocations that a new version of the job replaces
 	busy  map[string][]*structs.AllocListStub // by node
 	table map[allocator.GPUID]allocator.GPU
-	dead  map[string]bool // host names of nodes whose device plugin is gone
+	dead  map[allocator.NodeName]bool // nodes whose device plugin is gone
 }
 
 func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
@@ -114,7 +114,7 @@ func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
 		cluster: cluster, job: job, freed: freed,
 		busy:  map[string][]*structs.AllocListStub{},
 		table: map[allocator.GPUID]allocator.GPU{},
-		dead:  map[string]bool{},
+		dead:  map[allocator.NodeName]bool{},
 	}
 	for _, alloc := range cluster.Allocs {
 		if holds(alloc) && !freed[alloc.ID] {

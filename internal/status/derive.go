@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ const (
 // newNodes puts the GPUs under their nodes. A node may have no GPU, and a GPU a
 // node that no device plugin speaks for: both are shown.
 func newNodes(snapshot *allocator.Snapshot, only Filter, now time.Time) []Node {
-	byName, states := map[string]*Node{}, map[string]allocator.NodeState{}
+	byName, states := map[allocator.NodeName]*Node{}, map[allocator.NodeName]allocator.NodeState{}
 	for _, state := range snapshot.Nodes {
 		states[state.Name] = state
 		byName[state.Name] = &Node{
@@ -55,13 +56,13 @@ func newNodes(snapshot *allocator.Snapshot, only Filter, now time.Time) []Node {
 		}
 		nodes = append(nodes, *node)
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
 }
 
 // nodeOf names the GPU's node. For a GPU that no device plugin reports, a claim
 // knows where it was.
-func nodeOf(gpu allocator.GPU) string {
+func nodeOf(gpu allocator.GPU) allocator.NodeName {
 	if gpu.State.Node != "" {
 		return gpu.State.Node
 	}

@@ -44,13 +44,13 @@ type Memory struct {
 
 // Node is a node with its GPUs.
 type Node struct {
-	Name     string    `json:"name"`
-	Reported bool      `json:"reported"` // by its device plugin; the following are empty if not
-	Version  string    `json:"version,omitempty"`
-	Driver   string    `json:"driver,omitempty"`
-	Address  string    `json:"address,omitempty"`
-	LastSeen time.Time `json:"last_seen,omitzero"`
-	Fault    string    `json:"fault,omitempty"` // why its GPUs cannot be read
+	Name     allocator.NodeName `json:"name"`
+	Reported bool               `json:"reported"` // by its device plugin; the following are empty if not
+	Version  string             `json:"version,omitempty"`
+	Driver   string             `json:"driver,omitempty"`
+	Address  string             `json:"address,omitempty"`
+	LastSeen time.Time          `json:"last_seen,omitzero"`
+	Fault    string             `json:"fault,omitempty"` // why its GPUs cannot be read
 
 	// Liveness is "alive", "dead", or "" if the node has no lease. Dead is also
 	// true of a node without one that is silent: nothing of it is to be had.
@@ -113,7 +113,7 @@ type Problem struct {
 // Filter says which GPUs to show. The zero Filter shows all.
 type Filter struct {
 	GPU  string // a UUID or the start of one
-	Node string // a node's name
+	Node allocator.NodeName
 }
 
 // Of makes a report of a snapshot. Problems are never filtered: a value

@@ -75,7 +75,7 @@ func figures(what string, part, whole uint64) string {
 }
 
 func (t *text) node(n Node, now time.Time) {
-	first, style := words.Printable(n.Name), t.bold
+	first, style := words.Printable(string(n.Name)), t.bold
 	if n.Driver != "" {
 		first += "  driver " + words.Printable(n.Driver)
 	}
