@@ -21,25 +21,32 @@ const module = "nomad-gpu-mem"
 // import. It is the map of the program: arrows run from main down to the
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
-	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/tableconfig", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/tableconfig", "internal/version"},
-	"driver/docker":               {},
+	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"driver/docker":               {"internal/pause"},
 	"driver/staging":              {"driver/taskfile"},
 	"driver/taskfile":             {},
 	"internal/doctor":             {"allocator"},
-	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/simulate", "internal/simulate/nomad", "internal/tableconfig", "internal/version"},
-	"internal/planner":            {"allocator", "allocator/placement", "allocator/profile"},
-	"internal/planner/live":       {"allocator", "internal/planner"},
+	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/pause", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/quantity", "internal/simulate", "internal/simulate/nomad", "internal/status", "internal/tableconfig", "internal/version", "internal/words"},
+	"internal/planner":            {"allocator", "allocator/placement", "allocator/profile", "internal/words"},
+	"internal/planner/live":       {"allocator", "internal/pause", "internal/planner", "internal/tellonce"},
 	"internal/planner/nomadtest":  {"allocator"},
 	"internal/planner/webhook":    {"internal/planner"},
 	"internal/simulate":           {"allocator/placement"},
-	"internal/simulate/nomad":     {"allocator/placement", "internal/planner", "internal/simulate"},
+	"internal/simulate/nomad":     {"allocator", "allocator/placement", "internal/planner", "internal/simulate"},
 	"internal/boot":               {},
-	"internal/nvml":               {},
+	"internal/nvml":               {"internal/pause"},
 	"internal/nvml/fakenvml":      {},
-	"internal/tableconfig":        {},
+	"internal/pause":              {},
+	"internal/quantity":           {},
+	"internal/schema":             {},
+	"internal/tellonce":           {},
+	"internal/tableconfig":        {"allocator", "internal/schema"},
+	"internal/status":             {"allocator", "internal/words"},
+	"internal/words":              {},
 	"internal/version":            {},
-	"allocator":                   {},
+	"allocator":                   {"allocator/internal/keepjson"},
+	"allocator/internal/keepjson": {},
 	"allocator/consul":            {"allocator"},
 	"allocator/file":              {"allocator"},
 	"allocator/placement":         {},
@@ -49,8 +56,8 @@ var ownImports = map[string][]string{
 	"scripts/fakenvml":            {"internal/nvml/fakenvml"},
 }
 
-// pure are packages of rules: they import the standard library only.
-var pure = []string{"allocator", "allocator/placement", "allocator/profile"}
+// pure are packages of rules: they import the standard library only, and each other.
+var pure = []string{"allocator", "allocator/internal/keepjson", "allocator/placement", "allocator/profile"}
 
 // reserved are packages that only some of ours may import.
 var reserved = []struct {
@@ -75,7 +82,7 @@ var reserved = []struct {
 		because: "it is an inner part of Nomad, taken only where its very verdict is needed",
 	},
 	{
-		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
+		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "internal/schema", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
 		because: "the table and the commands must outlive changes of Nomad's plugin interface",
 	},
 }
@@ -84,6 +91,13 @@ var reserved = []struct {
 var never = []struct{ from, to, because string }{
 	{"device", "driver", "the plugins are two processes; they meet in the table and in a task's environment"},
 	{"driver", "device", "the plugins are two processes; they meet in the table and in a task's environment"},
+	{"device", "internal/cli", "the plugins know nothing of commands"},
+	{"driver", "internal/cli", "the plugins know nothing of commands"},
+	{"driver", "internal/nvml", "the driver learns of a GPU from its booking"},
+	{"driver/docker", "allocator", "the engine's adapter knows nothing of GPUs and claims"},
+	{"internal/cli", "device", "commands read the table"},
+	{"internal/cli", "driver", "commands read the table"},
+	{"internal/cli", "internal/nvml", "commands read the table"},
 	{"", "e2e", "it holds tests of the whole"},
 }
 
@@ -104,7 +118,9 @@ func TestImports(t *testing.T) {
 		for _, imported := range p.Imports {
 			checkOwn(t, p.name(), imported)
 			checkReserved(t, p.name(), imported)
-			if slices.Contains(pure, p.name()) && !isStandard(imported) {
+			own, isOwn := strings.CutPrefix(imported, module+"/")
+			isPure := isStandard(imported) || isOwn && slices.Contains(pure, own)
+			if slices.Contains(pure, p.name()) && !isPure {
 				t.Errorf("%s imports %s: what decides uses the standard library only", p.name(), imported)
 			}
 		}

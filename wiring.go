@@ -117,7 +117,7 @@ func localContainers(ctx context.Context) (*doctor.Local, error) {
 	}
 	name, err := os.Hostname()
 	id, unknown := engine.ID(ctx)
-	local := &doctor.Local{Node: name, Engine: id}
+	local := &doctor.Local{Node: allocator.NodeName(name), Engine: id}
 	for _, c := range found {
 		local.Containers = append(local.Containers, doctor.Container{
 			Name: c.Name, Alloc: c.Alloc, Attempt: c.Attempt, GPUs: c.GPUs, Running: c.Running, Since: c.CreatedAt,

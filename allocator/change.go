@@ -11,11 +11,6 @@ import (
 	"slices"
 )
 
-// maxRounds bounds how often a change is decided again after a conflict. Each
-// conflict means that another caller got through, so it is far above the number of
-// tasks that start on one GPU at once.
-const maxRounds = 200
-
 // changeEach decides on the ledgers of some GPUs, one after the other, and writes
 // those that changed. What fails on one GPU does not keep the others from changing: the
 // ledger of one may be unreadable, or of a newer version, for long. The errors are
@@ -60,25 +55,16 @@ func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, 
 			return t.changeOne(ctx, gpus[0], batch)
 		})
 	}
-	pause := newPacer()
-	for range maxRounds {
+	return untilApplied(ctx, fmt.Sprintf("claims of GPUs %v", gpus), func() error {
 		read, writes, err := t.decideAll(ctx, gpus, decide)
 		if err != nil {
 			return err
 		}
 		if changesNothing(read, writes) {
-			err = t.stillSo(ctx, read)
-		} else {
-			err = t.store.Apply(ctx, writes)
+			return t.stillSo(ctx, read)
 		}
-		if !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("claims of GPUs %v: gave up after %d rounds: %w", gpus, maxRounds, ErrConflict)
+		return t.store.Apply(ctx, writes)
+	})
 }
 
 // changeOne makes several callers' changes to one GPU in one write, one after
@@ -86,31 +72,23 @@ func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, 
 // has its own outcome.
 func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []error {
 	outcomes := make([]error, len(batch))
-	fail := func(err error) []error {
-		for i := range outcomes {
-			outcomes[i] = err
-		}
-		return outcomes
-	}
-	pause := newPacer()
-	for range maxRounds {
+	err := untilApplied(ctx, "claims of GPU "+string(gpu), func() error {
 		write, changed, err := t.decideOne(ctx, gpu, batch, outcomes)
 		if err == nil && changed {
 			err = t.store.Apply(ctx, []Write{write})
 		}
-		switch {
-		case err == nil:
-			return outcomes
-		case errors.Is(err, ErrTooLarge) && len(batch) > 1:
-			return t.changeAlone(ctx, gpu, batch)
-		case !errors.Is(err, ErrConflict):
-			return fail(err)
+		if errors.Is(err, ErrTooLarge) && len(batch) > 1 {
+			outcomes = t.changeAlone(ctx, gpu, batch)
+			return nil
 		}
-		if err := pause.wait(ctx); err != nil {
-			return fail(err)
+		return err
+	})
+	if err != nil {
+		for i := range outcomes {
+			outcomes[i] = err
 		}
 	}
-	return fail(fmt.Errorf("claims of GPU %s: gave up after %d rounds: %w", gpu, maxRounds, ErrConflict))
+	return outcomes
 }
 
 // changeAlone makes several callers' changes to one GPU one by one, since together they

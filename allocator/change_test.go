@@ -38,13 +38,13 @@ func TestTable_large_change_among_others(t *testing.T) {
 	t.Parallel()
 	store := &smallStore{most: 4096}
 	table := NewTable(store)
-	claim := func(unit int, enforcement string) *order {
+	claim := func(unit int, container string) *order {
 		return &order{decide: func(gpu GPUID, l *Ledger) (bool, error) {
 			booking := Booking{GPU: gpu, UnitMiB: 1, Of: 3, Units: NewUnitSet(unit)}
 			owner := Owner{Alloc: fmt.Sprint(unit), Task: "t"}
 			changed, err := l.Claim(owner, Attempt{ID: "a"}, booking, time.Now())
 			if mark, claim, found := l.find(owner); found {
-				claim.Enforcement = enforcement
+				claim.Container = container
 				l.put(mark, claim)
 			}
 			return changed, err

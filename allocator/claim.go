@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // Owner is the task that holds a slice. The owner of a reservation is the task
@@ -16,13 +18,13 @@ import (
 // In a claim all but Alloc, Node and Task may be shortened, see shorten: compare
 // them by IsOf and IsOn.
 type Owner struct {
-	Namespace string `json:"namespace"`
-	Job       string `json:"job"`
-	Group     string `json:"group"`
-	Task      string `json:"task"`
-	Alloc     string `json:"alloc"`     // allocation ID
-	Node      string `json:"node"`      // Nomad's node ID
-	NodeName  string `json:"node_name"` // the node's name, for people
+	Namespace string   `json:"namespace"`
+	Job       string   `json:"job"`
+	Group     string   `json:"group"`
+	Task      string   `json:"task"`
+	Alloc     string   `json:"alloc"` // allocation ID
+	Node      NodeID   `json:"node"`
+	NodeName  NodeName `json:"node_name"`
 }
 
 // Is reports whether both are the same task. An allocation ID is unique in a
@@ -35,7 +37,7 @@ func (o Owner) IsOf(namespace, job string) bool {
 }
 
 // IsOn reports whether the owner that a claim records is on the node of that name.
-func (o Owner) IsOn(node string) bool { return isNamed(o.NodeName, node) }
+func (o Owner) IsOn(node NodeName) bool { return isNamed(string(o.NodeName), string(node)) }
 
 // isFor reports whether a reservation, as it is recorded, was made for the task.
 func (o Owner) isFor(task Owner) bool {
@@ -107,18 +109,16 @@ type Claim struct {
 	Engine  string     `json:"engine,omitempty"`
 	State   ClaimState `json:"state"`
 
-	Container   string    `json:"container,omitempty"` // container ID, once it runs
-	ClaimedAt   time.Time `json:"claimed_at"`
-	RunningAt   time.Time `json:"running_at,omitzero"`
-	StuckAt     time.Time `json:"stuck_at,omitzero"`     // since when its container cannot be ended
-	ExpiresAt   time.Time `json:"expires_at,omitzero"`   // of a claim that is no task's
-	Enforcement string    `json:"enforcement,omitempty"` // how the slice is held to its size
-	PeakMiB     uint64    `json:"peak_mib,omitempty"`    // most memory seen in use, MiB
+	Container string    `json:"container,omitempty"` // container ID, once it runs
+	ClaimedAt time.Time `json:"claimed_at"`
+	RunningAt time.Time `json:"running_at,omitzero"`
+	StuckAt   time.Time `json:"stuck_at,omitzero"`   // since when its container cannot be ended
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // of a claim that is no task's
 
 	// Units is derived from the ledger's unit map when claims are listed.
 	Units UnitSet `json:"-"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 func (c Claim) name() string { return c.Owner.String() }
@@ -138,13 +138,13 @@ func (c Claim) NameFor(namespace string) string {
 // MarshalJSON writes the fields of this version and those it does not know.
 func (c Claim) MarshalJSON() ([]byte, error) {
 	type plain Claim
-	return marshalKeeping(plain(c), c.unknown)
+	return keepjson.Marshal(plain(c), c.unknown)
 }
 
 // UnmarshalJSON reads a claim and keeps the fields it does not know.
 func (c *Claim) UnmarshalJSON(data []byte) error {
 	type plain Claim
-	unknown, err := unmarshalKeeping(data, (*plain)(c))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(c))
 	c.unknown = unknown
 	return err
 }

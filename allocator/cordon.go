@@ -6,10 +6,11 @@ package allocator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // Cordon keeps new tasks off a GPU until a person takes it away. Tasks that run
@@ -23,19 +24,19 @@ type Cordon struct {
 	// GPUs of its node open, so that the GPU can be reset.
 	Release bool `json:"release,omitempty"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // MarshalJSON writes the fields of this version and those it does not know.
 func (c Cordon) MarshalJSON() ([]byte, error) {
 	type plain Cordon
-	return marshalKeeping(plain(c), c.unknown)
+	return keepjson.Marshal(plain(c), c.unknown)
 }
 
 // UnmarshalJSON reads a cordon and keeps the fields it does not know.
 func (c *Cordon) UnmarshalJSON(data []byte) error {
 	type plain Cordon
-	unknown, err := unmarshalKeeping(data, (*plain)(c))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(c))
 	c.unknown = unknown
 	return err
 }
@@ -91,38 +92,21 @@ func (t *Table) Uncordon(ctx context.Context, gpu GPUID) error {
 	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) { return nil, old != nil })
 }
 
-// changeCordon writes what decide makes of the old cordon, nil for none. On a
-// conflict it reads and decides again.
+// changeCordon writes what decide makes of the old cordon, nil for none.
 func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Cordon) (*Cordon, bool)) error {
 	if gpu == "" {
 		return fmt.Errorf("cordon of a GPU without a UUID: %w", ErrInvalid)
 	}
 	key := CordonKey(gpu)
-	pause := newPacer()
-	for range maxRounds {
-		entry, err := t.store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
+	return changeKey(ctx, t.store, key, func(entry Entry) ([]byte, bool, error) {
 		cordon, changed := decide(decodeCordon(entry.Value))
-		if !changed {
-			return nil
+		if !changed || cordon == nil {
+			return nil, changed, nil
 		}
-		if err := newerEntry(entry); err != nil {
-			return err
+		value, err := json.Marshal(cordon)
+		if err != nil {
+			return nil, false, fmt.Errorf("key %s: %w", key, err)
 		}
-		write := Write{Key: key, Version: entry.Version}
-		if cordon != nil {
-			if write.Value, err = json.Marshal(cordon); err != nil {
-				return fmt.Errorf("key %s: %w", key, err)
-			}
-		}
-		if err := t.store.Apply(ctx, []Write{write}); !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return fmt.Errorf("key %s: %w", key, err)
-		}
-	}
-	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+		return value, true, nil
+	})
 }

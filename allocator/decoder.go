@@ -28,7 +28,7 @@ type record struct {
 }
 
 // leaseOf is the name of a node that has a lease.
-type leaseOf string
+type leaseOf NodeName
 
 // decode returns a record for each entry. Values are compared as bytes and not
 // by their versions, which a store that was made anew hands out again.

@@ -28,5 +28,5 @@
 // A claim is durable. It ends when its container is proven gone or when a
 // person says so, never because a server, a network or a lock was lost.
 //
-// The package imports the standard library only.
+// The package and those below internal import the standard library only.
 package allocator

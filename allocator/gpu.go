@@ -13,6 +13,13 @@ import (
 // change under running tasks.
 type GPUID string
 
+// What a job asks Nomad for: a device of this vendor and type. Its name is the GPU's UUID.
+const (
+	DeviceVendor = "nvidia"
+	DeviceType   = "gpu-mem"
+	Device       = DeviceVendor + "/" + DeviceType
+)
+
 // unitSeparator stands between GPU and unit in a unit's ID. UUIDs do not
 // contain it.
 const unitSeparator = "::"

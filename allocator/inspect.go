@@ -28,7 +28,7 @@ func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
 
 // Node reads what a node's device plugin said of it: the zero state if it never
 // did. The error matches ErrUnreadable if that cannot be read.
-func (t *Table) Node(ctx context.Context, name string) (NodeState, error) {
+func (t *Table) Node(ctx context.Context, name NodeName) (NodeState, error) {
 	return get(ctx, t.store, NodeKey(name), func(value []byte) (NodeState, error) { return decodeNode(name, value) })
 }
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// DefaultPrefix is the store's prefix unless the operator sets another.
+const DefaultPrefix = "gpu-mem"
+
 // Keys of the table, below the store's prefix:
 //
 //	nodes/<node>          NodeState, written by the device plugin
@@ -16,23 +19,25 @@ import (
 //	gpus/<UUID>/state     GPUState, written by the device plugin
 //	gpus/<UUID>/claims    Ledger, written by the task driver and by people
 //	gpus/<UUID>/cordon    Cordon, written by people
+//	profiles/<name>       Profile, written by people
 const (
-	nodesPrefix  = "nodes/"
-	gpusPrefix   = "gpus/"
-	stateSuffix  = "/state"
-	claimsSuffix = "/claims"
-	leaseSuffix  = "/lease"
-	cordonSuffix = "/cordon"
+	nodesPrefix    = "nodes/"
+	gpusPrefix     = "gpus/"
+	profilesPrefix = "profiles/"
+	stateSuffix    = "/state"
+	claimsSuffix   = "/claims"
+	leaseSuffix    = "/lease"
+	cordonSuffix   = "/cordon"
 )
 
 // NodeKey is the key of a node's state.
-func NodeKey(node string) string { return nodesPrefix + escape(node) }
+func NodeKey(node NodeName) string { return nodesPrefix + escape(string(node)) }
 
 // leaseKey is the key that is there while a node is.
-func leaseKey(node string) string { return NodeKey(node) + leaseSuffix }
+func leaseKey(node NodeName) string { return NodeKey(node) + leaseSuffix }
 
 // parseLeaseKey is the inverse of leaseKey.
-func parseLeaseKey(key string) (node string, ok bool) {
+func parseLeaseKey(key string) (node NodeName, ok bool) {
 	name, isLease := strings.CutSuffix(key, leaseSuffix)
 	if !isLease {
 		return "", false
@@ -50,12 +55,13 @@ func ClaimsKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + cla
 func CordonKey(gpu GPUID) string { return gpusPrefix + escape(string(gpu)) + cordonSuffix }
 
 // parseNodeKey is the inverse of NodeKey.
-func parseNodeKey(key string) (node string, ok bool) {
-	name, isNode := strings.CutPrefix(key, nodesPrefix)
+func parseNodeKey(key string) (node NodeName, ok bool) {
+	element, isNode := strings.CutPrefix(key, nodesPrefix)
 	if !isNode {
 		return "", false
 	}
-	return parseElement(name)
+	name, ok := parseElement(element)
+	return NodeName(name), ok
 }
 
 // parseGPUKey is the inverse of StateKey, ClaimsKey and CordonKey.
@@ -67,6 +73,18 @@ func parseGPUKey(key string) (gpu GPUID, suffix string, ok bool) {
 	}
 	id, ok := parseElement(name[:at])
 	return GPUID(id), name[at:], ok
+}
+
+// ProfileKey is the key of a profile.
+func ProfileKey(name string) string { return profilesPrefix + escape(name) }
+
+// parseProfileKey is the inverse of ProfileKey.
+func parseProfileKey(key string) (name string, ok bool) {
+	element, isProfile := strings.CutPrefix(key, profilesPrefix)
+	if !isProfile {
+		return "", false
+	}
+	return parseElement(element)
 }
 
 // parseElement is the inverse of escape. Other spellings of a name are refused:

@@ -56,10 +56,10 @@ func FuzzKeys(f *testing.F) {
 			must.Eq(t, GPUID(name), gpu)
 			must.Eq(t, suffix, have)
 		}
-		must.RegexMatch(t, acceptedKey, NodeKey(name))
-		node, ok := parseNodeKey(NodeKey(name))
+		must.RegexMatch(t, acceptedKey, NodeKey(NodeName(name)))
+		node, ok := parseNodeKey(NodeKey(NodeName(name)))
 		must.True(t, ok)
-		must.Eq(t, name, node)
+		must.Eq(t, NodeName(name), node)
 
 		// And a key that names something is the only one that does.
 		if gpu, suffix, ok := parseGPUKey(name); ok {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // ledgerVersion is the version of the ledger's JSON that this program writes,
@@ -34,7 +36,7 @@ type Ledger struct {
 	// StartFaults are the failures since a container last ran, nil if there is none.
 	StartFaults *StartFaults `json:"start_faults,omitempty"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // DecodeLedger reads the value of a claims key. No value at all is the empty
@@ -45,9 +47,9 @@ func DecodeLedger(value []byte) (*Ledger, error) {
 	}
 	l := &Ledger{}
 	type plain Ledger
-	unknown, err := unmarshalKeeping(value, (*plain)(l))
+	unknown, err := keepjson.Unmarshal(value, (*plain)(l))
 	if err == nil {
-		err = checkNames(value)
+		err = keepjson.CheckNames(value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, cmp.Or(isNewer(value, "version"), err))
@@ -68,7 +70,7 @@ func (l *Ledger) Encode() ([]byte, error) {
 		return nil, err
 	}
 	type plain Ledger
-	return marshalKeeping(plain(*l), l.unknown)
+	return keepjson.Marshal(plain(*l), l.unknown)
 }
 
 // Check verifies the invariants: every mark in the unit map has a claim, every

@@ -8,8 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // Profile records how much GPU memory a kind of task needs: a base, and more
@@ -24,19 +25,19 @@ type Profile struct {
 	MaxMiB    uint64             `json:"max_mib,omitempty"` // a task that needs more is refused; 0 is no bound
 	UpdatedAt time.Time          `json:"updated_at"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // MarshalJSON writes the fields of this version and those it does not know.
 func (p Profile) MarshalJSON() ([]byte, error) {
 	type plain Profile
-	return marshalKeeping(plain(p), p.unknown)
+	return keepjson.Marshal(plain(p), p.unknown)
 }
 
 // UnmarshalJSON reads a profile and keeps the fields it does not know.
 func (p *Profile) UnmarshalJSON(data []byte) error {
 	type plain Profile
-	unknown, err := unmarshalKeeping(data, (*plain)(p))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(p))
 	p.unknown = unknown
 	return err
 }
@@ -113,45 +114,16 @@ func (t *Table) PutProfile(ctx context.Context, name string, p Profile) error {
 // none. Jobs that run are not touched.
 func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 	key := ProfileKey(name)
-	pause := newPacer()
-	for range maxRounds {
-		entry, err := t.store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
+	return changeKey(ctx, t.store, key, func(entry Entry) ([]byte, bool, error) {
 		if entry.Version == 0 {
-			return fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
+			return nil, false, fmt.Errorf("profile %q (key %s): %w", name, key, ErrNoProfile)
 		}
-		if err := newerEntry(entry); err != nil {
-			return err
-		}
-		err = t.store.Apply(ctx, []Write{{Key: key, Version: entry.Version}})
-		if !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return fmt.Errorf("key %s: %w", key, err)
-		}
-	}
-	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+		return nil, true, nil
+	})
 }
 
 // ErrNoProfile is returned for a name that no profile has.
 var ErrNoProfile = errors.New("there is no such profile")
-
-const profilesPrefix = "profiles/"
-
-// ProfileKey is the key of a profile.
-func ProfileKey(name string) string { return profilesPrefix + escape(name) }
-
-// parseProfileKey is the inverse of ProfileKey.
-func parseProfileKey(key string) (name string, ok bool) {
-	element, isProfile := strings.CutPrefix(key, profilesPrefix)
-	if !isProfile {
-		return "", false
-	}
-	return parseElement(element)
-}
 
 var (
 	_ json.Marshaler   = Profile{}

@@ -50,31 +50,19 @@ func sameJSON(a, b any) (bool, error) {
 
 // put replaces the state under a key with what decide makes of the old one.
 func put[T state](ctx context.Context, store Store, key string, decide func(old T, exists bool) (T, bool, error)) error {
-	pause := newPacer()
-	for range maxRounds {
-		entry, err := store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
+	return changeKey(ctx, store, key, func(entry Entry) ([]byte, bool, error) {
 		old, err := decodeState[T](entry.Value)
 		if err != nil {
-			return fmt.Errorf("key %s: %w", key, err)
+			return nil, false, fmt.Errorf("key %s: %w", key, err)
 		}
 		state, changed, err := decide(old, entry.Version != 0)
 		if err != nil || !changed {
-			return err
+			return nil, false, err
 		}
 		value, err := json.Marshal(state)
 		if err != nil {
-			return fmt.Errorf("key %s: %w", key, err)
+			return nil, false, fmt.Errorf("key %s: %w", key, err)
 		}
-		err = store.Apply(ctx, []Write{{Key: key, Value: value, Version: entry.Version}})
-		if !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := pause.wait(ctx); err != nil {
-			return fmt.Errorf("key %s: %w", key, err)
-		}
-	}
-	return fmt.Errorf("key %s: gave up after %d rounds: %w", key, maxRounds, ErrConflict)
+		return value, true, nil
+	})
 }

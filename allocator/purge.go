@@ -34,7 +34,7 @@ func (t *Table) PurgeKey(ctx context.Context, key string) error {
 // tasks may run; it may be nil. If the node was seen after lastSeen it lives, and the error matches
 // ErrConflict. It goes GPU by GPU: what was interrupted can be repeated. What a newer
 // version wrote stays, and so does the node: the error matches ErrNewer.
-func (t *Table) PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(Claim) bool) error {
+func (t *Table) PurgeNode(ctx context.Context, name NodeName, lastSeen time.Time, spare func(Claim) bool) error {
 	entries, _, err := t.store.Watch(ctx, 0)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (t *Table) purge(ctx context.Context, record record, version uint64, left *
 }
 
 // without returns a copy of the ledger without the node's claims, but for those to spare.
-func (l *Ledger) without(node string, spare func(Claim) bool) *Ledger {
+func (l *Ledger) without(node NodeName, spare func(Claim) bool) *Ledger {
 	left := l.clone()
 	for mark, claim := range l.Marks {
 		if spare != nil && spare(claim) {

@@ -29,7 +29,7 @@ func TestPurgeNode(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	for gpu, node := range map[allocator.GPUID]string{"GPU-1": "gone", "GPU-2": "there"} {
+	for gpu, node := range map[allocator.GPUID]allocator.NodeName{"GPU-1": "gone", "GPU-2": "there"} {
 		must.NoError(t, table.PutNode(ctx, allocator.NodeState{Name: node}))
 		must.NoError(t, table.PutGPU(ctx, gpu, allocator.GPUState{Node: node, UnitMiB: 1024, Units: 8}))
 		owner := ownerOf("alloc-1")
@@ -58,7 +58,7 @@ func TestPurgeNode_leaves_claims_of_other_nodes(t *testing.T) {
 	must.NoError(t, table.PutGPU(ctx, "GPU-1", allocator.GPUState{Node: "gone", UnitMiB: 1024, Units: 8}))
 	must.NoError(t, table.Cordon(ctx, "GPU-1", "for a test"))
 	for unit, owner := range map[int]allocator.Owner{0: ownerOf("old"), 1: ownerOf("new")} {
-		owner.NodeName = map[int]string{0: "gone", 1: "there"}[unit]
+		owner.NodeName = map[int]allocator.NodeName{0: "gone", 1: "there"}[unit]
 		must.NoError(t, table.Claim(ctx, owner, allocator.Attempt{ID: "start"}, []allocator.Booking{bookingOf("GPU-1", unit)}))
 	}
 	must.NoError(t, table.PurgeNode(ctx, "gone", noon, nil))

@@ -40,7 +40,7 @@ func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 
 // putGPU writes a state over one of the same node or of the node instead. It returns
 // the state that is another's, and was left.
-func (t *Table) putGPU(ctx context.Context, gpu GPUID, state GPUState, instead string) (other GPUState, err error) {
+func (t *Table) putGPU(ctx context.Context, gpu GPUID, state GPUState, instead NodeName) (other GPUState, err error) {
 	err = put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
 		other = GPUState{}
 		if exists && old.Node != state.Node && old.Node != instead {

@@ -26,9 +26,9 @@ const (
 	aroundClaims = 512
 	aroundClaim  = 10
 
-	// spare is for the fields of a claim that others than task drivers write,
-	// enforcement and peak_mib. A long task name may take it.
-	spare = len(`"enforcement":"enforced","peak_mib":9999999,`)
+	// spare is room in a claim, in bytes, for the fields that a later version adds. A long
+	// task name may take it.
+	spare = 44
 
 	// longestName and shortestName bound what a name takes in JSON, in bytes.
 	longestName  = 128
@@ -68,7 +68,9 @@ func (c Claim) fitted(gpu GPUID, units, of int) (Claim, error) {
 }
 
 // names are those of a claim that may be shortened.
-func (c *Claim) names() []*string { return []*string{&c.Namespace, &c.Job, &c.Group, &c.NodeName} }
+func (c *Claim) names() []*string {
+	return []*string{&c.Namespace, &c.Job, &c.Group, (*string)(&c.NodeName)}
+}
 
 // nameLimit is how long each name may be so that all of them have room for their JSON.
 func (c Claim) nameLimit(room int) int {

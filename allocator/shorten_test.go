@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 func TestShorten(t *testing.T) {
@@ -41,7 +43,7 @@ func TestShorten(t *testing.T) {
 				must.Eq(t, len(c.want)+hashLen, len(got))
 			}
 			must.True(t, utf8.ValidString(got))
-			text, err := marshal(got)
+			text, err := keepjson.Encode(got)
 			must.NoError(t, err)
 			must.LessEq(t, shortenedLen(c.name, c.limit), len(text)-len(`""`))
 			must.True(t, isNamed(got, c.name))
@@ -59,7 +61,7 @@ func TestShorten(t *testing.T) {
 func TestJSONLen(t *testing.T) {
 	t.Parallel()
 	for r := range rune(0x3000) {
-		text, err := marshal(string(r))
+		text, err := keepjson.Encode(string(r))
 		must.NoError(t, err)
 		must.Eq(t, len(text)-2, jsonLen(string(r)), must.Sprintf("%q %s", r, text))
 	}
@@ -72,7 +74,7 @@ func FuzzShorten(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, limit int) {
 		limit = max(limit%longestName, shortestName)
 		got := shorten(name, limit)
-		text, err := marshal(got)
+		text, err := keepjson.Encode(got)
 		must.NoError(t, err)
 		must.LessEq(t, shortenedLen(name, limit), len(text)-2)
 		must.LessEq(t, limit, shortenedLen(name, limit))

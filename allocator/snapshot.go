@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -18,7 +17,7 @@ type Snapshot struct {
 	GPUs     []GPU       // by node and index
 	Problems []Problem   // values that could not be read, by key
 
-	leases map[string]bool // names of the nodes that have one
+	leases map[NodeName]bool // names of the nodes that have one
 }
 
 // GPU is one GPU of a snapshot.
@@ -59,7 +58,7 @@ func (t *Table) Watch(ctx context.Context, after uint64) (*Snapshot, error) {
 }
 
 func newSnapshot(records []record, version uint64, now time.Time) *Snapshot {
-	s := &Snapshot{Version: version, leases: map[string]bool{}}
+	s := &Snapshot{Version: version, leases: map[NodeName]bool{}}
 	gpus := make(map[GPUID]*GPU, len(records)/2)
 	for _, record := range records {
 		if record.err != nil {
@@ -69,7 +68,7 @@ func newSnapshot(records []record, version uint64, now time.Time) *Snapshot {
 		case *NodeState:
 			s.Nodes = append(s.Nodes, *value)
 		case leaseOf:
-			s.leases[string(value)] = true
+			s.leases[NodeName(value)] = true
 		case *GPUState:
 			gpuIn(gpus, record.gpu).State = *value
 		case *Ledger:
@@ -82,10 +81,10 @@ func newSnapshot(records []record, version uint64, now time.Time) *Snapshot {
 	for _, gpu := range gpus {
 		s.GPUs = append(s.GPUs, *gpu)
 	}
-	slices.SortFunc(s.Nodes, func(a, b NodeState) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Nodes, func(a, b NodeState) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.GPUs, func(a, b GPU) int {
-		return cmp.Or(strings.Compare(a.State.Node, b.State.Node),
-			cmp.Compare(a.State.Index, b.State.Index), strings.Compare(string(a.ID), string(b.ID)))
+		return cmp.Or(cmp.Compare(a.State.Node, b.State.Node),
+			cmp.Compare(a.State.Index, b.State.Index), cmp.Compare(a.ID, b.ID))
 	})
 	return s
 }

@@ -10,21 +10,23 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
 // GPUState is what a node's device plugin last said of one of its GPUs.
 // Memory is in MiB.
 type GPUState struct {
-	Schema      schema `json:"schema"`
-	Node        string `json:"node"` // the node's host name
-	Model       string `json:"model"`
-	Index       int    `json:"index"` // NVML index, for people; it may change at a reboot
-	MemoryMiB   uint64 `json:"memory_mib"`
-	ReservedMiB uint64 `json:"reserved_mib"` // kept back by the driver or by configuration
-	UsedMiB     uint64 `json:"used_mib"`     // in use by all processes, when last written
-	UnitMiB     uint64 `json:"unit_mib"`
-	Units       int    `json:"units"`
-	Health      string `json:"health"` // "" if all units can be used, else the reason
+	Schema      schema   `json:"schema"`
+	Node        NodeName `json:"node"` // the node's host name
+	Model       string   `json:"model"`
+	Index       int      `json:"index"` // NVML index, for people; it may change at a reboot
+	MemoryMiB   uint64   `json:"memory_mib"`
+	ReservedMiB uint64   `json:"reserved_mib"` // kept back by the driver or by configuration
+	UsedMiB     uint64   `json:"used_mib"`     // in use by all processes, when last written
+	UnitMiB     uint64   `json:"unit_mib"`
+	Units       int      `json:"units"`
+	Health      string   `json:"health"` // "" if all units can be used, else the reason
 
 	// UnmanagedMiB is memory in use that no slice explains.
 	UnmanagedMiB uint64 `json:"unmanaged_mib,omitempty"`
@@ -33,13 +35,13 @@ type GPUState struct {
 	Unhealthy UnitSet   `json:"unhealthy,omitempty"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // NodeState is what a node's device plugin said of its node.
 type NodeState struct {
 	Schema   schema    `json:"schema"`
-	Name     string    `json:"name"`              // host name
+	Name     NodeName  `json:"name"`              // host name
 	Version  string    `json:"version"`           // of this program
 	Driver   string    `json:"driver"`            // NVIDIA driver version, "" if there is none
 	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
@@ -66,19 +68,19 @@ type NodeState struct {
 	// 0 if it has none. See Snapshot.Liveness.
 	LeaseSeconds int `json:"lease_seconds,omitempty"`
 
-	unknown fields
+	unknown keepjson.Fields
 }
 
 // MarshalJSON writes the fields of this version and those it does not know.
 func (s GPUState) MarshalJSON() ([]byte, error) {
 	type plain GPUState
-	return marshalKeeping(plain(s), s.unknown)
+	return keepjson.Marshal(plain(s), s.unknown)
 }
 
 // UnmarshalJSON reads a state and keeps the fields it does not know.
 func (s *GPUState) UnmarshalJSON(data []byte) error {
 	type plain GPUState
-	unknown, err := unmarshalKeeping(data, (*plain)(s))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(s))
 	s.unknown = unknown
 	return err
 }
@@ -86,13 +88,13 @@ func (s *GPUState) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes the fields of this version and those it does not know.
 func (s NodeState) MarshalJSON() ([]byte, error) {
 	type plain NodeState
-	return marshalKeeping(plain(s), s.unknown)
+	return keepjson.Marshal(plain(s), s.unknown)
 }
 
 // UnmarshalJSON reads a state and keeps the fields it does not know.
 func (s *NodeState) UnmarshalJSON(data []byte) error {
 	type plain NodeState
-	unknown, err := unmarshalKeeping(data, (*plain)(s))
+	unknown, err := keepjson.Unmarshal(data, (*plain)(s))
 	s.unknown = unknown
 	return err
 }
@@ -139,7 +141,7 @@ func (s NodeState) check() error {
 
 // decodeNode reads the value of a node's key. One that names another node is as
 // unreadable as nonsense: two keys must never stand for one node.
-func decodeNode(name string, value []byte) (NodeState, error) {
+func decodeNode(name NodeName, value []byte) (NodeState, error) {
 	node, err := decodeState[NodeState](value)
 	if err == nil && value != nil && node.Name != name {
 		return NodeState{}, fmt.Errorf("%w: the key of node %q has the state of node %q", ErrUnreadable, name, node.Name)
@@ -162,7 +164,7 @@ func decodeState[T state](value []byte) (T, error) {
 		err = cmp.Or(isNewer(value, "schema"), err)
 	}
 	if err == nil {
-		err = checkNames(value)
+		err = keepjson.CheckNames(value)
 	}
 	if err == nil {
 		err = state.check()

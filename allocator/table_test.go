@@ -167,10 +167,10 @@ func TestTable_snapshot(t *testing.T) {
 	must.NoError(t, err)
 	var nodes, gpus, problems []string
 	for _, node := range snapshot.Nodes {
-		nodes = append(nodes, node.Name)
+		nodes = append(nodes, string(node.Name))
 	}
 	for _, gpu := range snapshot.GPUs {
-		gpus = append(gpus, string(gpu.ID)+" of "+gpu.State.Node)
+		gpus = append(gpus, string(gpu.ID)+" of "+string(gpu.State.Node))
 	}
 	for _, problem := range snapshot.Problems {
 		must.ErrorIs(t, problem.Err, allocator.ErrUnreadable)

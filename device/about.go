@@ -5,26 +5,21 @@ package device
 
 import (
 	"fmt"
-	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
+	"nomad-gpu-mem/internal/schema"
 	"nomad-gpu-mem/internal/tableconfig"
 	"nomad-gpu-mem/internal/version"
 )
 
 // Name is the plugin's name.
 const Name = "gpu-mem"
-
-// The first two parts of what a job asks for, device "nvidia/gpu-mem". The third
-// is the GPU's UUID.
-const (
-	Vendor = "nvidia"
-	Type   = "gpu-mem"
-)
 
 // Defaults of the options.
 const (
@@ -103,34 +98,20 @@ func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
 
 // ConfigSchema is the schema of Config.
 func (p *Plugin) ConfigSchema() (*hclspec.Spec, error) {
-	perGPU := map[string]*hclspec.Spec{
-		"reserved_memory": hclspec.NewAttr("reserved_memory", "string", false),
-		"memory_size":     hclspec.NewAttr("memory_size", "string", false),
-		"allow_unmanaged": hclspec.NewAttr("allow_unmanaged", "bool", false),
-	}
-	all := maps.Clone(perGPU)
-	maps.Copy(all, map[string]*hclspec.Spec{
-		"memory_unit":   text("memory_unit", DefaultMemoryUnit),
-		"gpu":           hclspec.NewBlockMap("gpu", []string{"uuid"}, hclspec.NewObject(perGPU)),
-		"include":       hclspec.NewAttr("include", "list(string)", false),
-		"ignore":        hclspec.NewAttr("ignore", "list(string)", false),
-		"xid_critical":  hclspec.NewAttr("xid_critical", "list(number)", false),
-		"xid_ignored":   withDefault(hclspec.NewAttr("xid_ignored", "list(number)", false), numbers(DefaultXidIgnored)),
-		"probation":     text("probation", DefaultProbation),
-		"nvml_library":  hclspec.NewAttr("nvml_library", "string", false),
-		"poll_interval": text("poll_interval", DefaultPollInterval),
-		"poll_timeout":  text("poll_timeout", DefaultPollTimeout),
-		"table":         hclspec.NewBlock("table", false, tableconfig.Spec()),
-	})
-	return hclspec.NewObject(all), nil
-}
-
-func text(name, otherwise string) *hclspec.Spec {
-	return withDefault(hclspec.NewAttr(name, "string", false), `"`+otherwise+`"`)
-}
-
-func withDefault(attr *hclspec.Spec, literal string) *hclspec.Spec {
-	return hclspec.NewDefault(attr, hclspec.NewLiteral(literal))
+	perGPU := []schema.Field{schema.Text("reserved_memory"), schema.Text("memory_size"), schema.Flag("allow_unmanaged")}
+	return schema.Object(append(slices.Clone(perGPU),
+		schema.Default(schema.Text("memory_unit"), strconv.Quote(DefaultMemoryUnit)),
+		schema.LabelledBlocks("gpu", "uuid", perGPU...),
+		schema.Texts("include"),
+		schema.Texts("ignore"),
+		schema.Numbers("xid_critical"),
+		schema.Default(schema.Numbers("xid_ignored"), numbers(DefaultXidIgnored)),
+		schema.Default(schema.Text("probation"), strconv.Quote(DefaultProbation)),
+		schema.Text("nvml_library"),
+		schema.Default(schema.Text("poll_interval"), strconv.Quote(DefaultPollInterval)),
+		schema.Default(schema.Text("poll_timeout"), strconv.Quote(DefaultPollTimeout)),
+		schema.BlockOf("table", tableconfig.Spec()),
+	)...), nil
 }
 
 // numbers is a list as HCL writes it.

@@ -6,12 +6,10 @@ package device
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/quantity"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -58,11 +56,11 @@ func (c Config) settings() (settings, error) {
 		table:    c.Table.WithDefaults(),
 	}
 	var err error
-	if s.unitMiB, err = parseMiB("memory_unit", s.unitText); err != nil {
-		return s, err
+	if s.unitMiB, err = quantity.MiB(s.unitText); err != nil {
+		return s, fmt.Errorf("memory_unit: %w", err)
 	}
 	if s.unitMiB == 0 {
-		return s, fmt.Errorf("memory_unit = %q: a unit must be at least 1MiB", s.unitText)
+		return s, fmt.Errorf("memory_unit: invalid size %q, want at least 1MiB", s.unitText)
 	}
 	if err := c.parseGPUs(&s); err != nil {
 		return s, err
@@ -106,13 +104,13 @@ func (c GPUConfig) settings(where string, s gpuSettings) (gpuSettings, error) {
 	var err error
 	if c.ReservedMemory != "" {
 		s.reservedText = c.ReservedMemory
-		if s.reservedMiB, err = parseMiB(where+"reserved_memory", c.ReservedMemory); err != nil {
-			return s, err
+		if s.reservedMiB, err = quantity.MiB(c.ReservedMemory); err != nil {
+			return s, fmt.Errorf("%sreserved_memory: %w", where, err)
 		}
 	}
 	if c.MemorySize != "" {
-		if s.sizeMiB, err = parseMiB(where+"memory_size", c.MemorySize); err != nil {
-			return s, err
+		if s.sizeMiB, err = quantity.MiB(c.MemorySize); err != nil {
+			return s, fmt.Errorf("%smemory_size: %w", where, err)
 		}
 	}
 	if c.AllowUnmanaged != nil {
@@ -131,43 +129,15 @@ func (c Config) parsePeriods(s *settings) error {
 		{"probation", c.Probation, DefaultProbation, &s.probation},
 	} {
 		var err error
-		if *p.target, err = parsePeriod(p.option, orDefault(p.text, p.otherwise)); err != nil {
-			return err
+		if *p.target, err = quantity.DurationFrom(orDefault(p.text, p.otherwise), minPeriod); err != nil {
+			return fmt.Errorf("%s: %w", p.option, err)
 		}
 	}
 	return nil
 }
 
-// parseMiB parses a size that must be whole MiB: GiB is a power of 2 and GB one of
-// 10, as on the command line.
-func parseMiB(option, text string) (uint64, error) {
-	const example = `want a size such as "1GiB" or "512MiB"`
-	if strings.HasPrefix(strings.TrimSpace(text), "-") {
-		return 0, fmt.Errorf("%s = %q: is negative; %s", option, text, example)
-	}
-	bytes, err := humanize.ParseBytes(text)
-	if err != nil {
-		return 0, fmt.Errorf("%s = %q: is not a size; %s", option, text, example)
-	}
-	if bytes%humanize.MiByte != 0 {
-		return 0, fmt.Errorf("%s = %q: is %d bytes, which is not a whole number of MiB; %s", option, text, bytes, example)
-	}
-	return bytes / humanize.MiByte, nil
-}
-
-// minPeriod keeps a slip of the pen from becoming a busy loop.
+// minPeriod keeps a mistyped interval from becoming a busy loop.
 const minPeriod = 10 * time.Millisecond
-
-func parsePeriod(option, text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf(`%s = %q: is not a duration; want one such as "5s"`, option, text)
-	}
-	if d < minPeriod {
-		return 0, fmt.Errorf("%s = %q: must be at least %s", option, text, minPeriod)
-	}
-	return d, nil
-}
 
 func orDefault(value, otherwise string) string {
 	if value == "" {

@@ -82,22 +82,22 @@ func TestConfigInFull(t *testing.T) {
 func TestBadConfigIsOneSentenceWithOptionAndValue(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]Config{
-		`memory_unit = "0": a unit must be at least 1MiB`:                              {MemoryUnit: "0"},
-		`memory_unit = "-1GiB": is negative`:                                           {MemoryUnit: "-1GiB"},
-		`memory_unit = "lots": is not a size`:                                          {MemoryUnit: "lots"},
-		`memory_unit = "1000kB": is 1000000 bytes, which is not a whole number of MiB`: {MemoryUnit: "1000kB"},
-		`memory_unit = "1GB": is 1000000000 bytes, which is not a whole number of MiB`: {MemoryUnit: "1GB"},
-		`memory_unit = "1024": is 1024 bytes, which is not a whole number of MiB`:      {MemoryUnit: "1024"},
-		`reserved_memory = "some": is not a size`:                                      {ReservedMemory: "some"},
-		`poll_interval = "5": is not a duration`:                                       {PollInterval: "5"},
-		`poll_interval = "0s": must be at least 10ms`:                                  {PollInterval: "0s"},
-		`poll_timeout = "-1s": must be at least 10ms`:                                  {PollTimeout: "-1s"},
-		`memory_size = "big": is not a size`:                                           {MemorySize: "big"},
-		`gpu "GPU-1": reserved_memory = "x": is not a size`:                            {GPUs: map[string]GPUConfig{"GPU-1": {ReservedMemory: "x"}}},
-		`include = [""]: an empty text selects no GPU`:                                 {Include: []string{""}},
-		`xid_ignored = [0]: an Xid is a positive number`:                               {XidIgnored: []int{0}},
-		`probation = "soon": is not a duration`:                                        {Probation: "soon"},
-		`table.store = "zookeeper"`:                                                    {Table: tableconfig.Config{Store: "zookeeper"}},
+		`memory_unit: invalid size "0", want at least 1MiB`:                   {MemoryUnit: "0"},
+		`memory_unit: invalid size "-1GiB"`:                                   {MemoryUnit: "-1GiB"},
+		`memory_unit: invalid size "lots"`:                                    {MemoryUnit: "lots"},
+		`memory_unit: invalid size "1,5GiB"`:                                  {MemoryUnit: "1,5GiB"},
+		`memory_unit: invalid size "1000kB": 1000000 bytes are not whole MiB`: {MemoryUnit: "1000kB"},
+		`memory_unit: invalid size "1024": 1024 bytes are not whole MiB`:      {MemoryUnit: "1024"},
+		`reserved_memory: invalid size "some"`:                                {ReservedMemory: "some"},
+		`poll_interval: invalid duration "5"`:                                 {PollInterval: "5"},
+		`poll_interval: invalid duration "0s", want at least 10ms`:            {PollInterval: "0s"},
+		`poll_timeout: invalid duration "-1s", want at least 10ms`:            {PollTimeout: "-1s"},
+		`memory_size: invalid size "big"`:                                     {MemorySize: "big"},
+		`gpu "GPU-1": reserved_memory: invalid size "x"`:                      {GPUs: map[string]GPUConfig{"GPU-1": {ReservedMemory: "x"}}},
+		`include = [""]: an empty text selects no GPU`:                        {Include: []string{""}},
+		`xid_ignored = [0]: an Xid is a positive number`:                      {XidIgnored: []int{0}},
+		`probation: invalid duration "soon"`:                                  {Probation: "soon"},
+		`table.store = "zookeeper"`:                                           {Table: tableconfig.Config{Store: "zookeeper"}},
 	} {
 		_, err := c.settings()
 		must.ErrorContains(t, err, want)
@@ -110,6 +110,6 @@ func TestSetConfigMayBeRepeated(t *testing.T) {
 	for range 3 {
 		h.configure(Config{MemoryUnit: "2GiB"})
 	}
-	must.ErrorContains(t, h.setConfig(Config{MemoryUnit: "x"}), `plugin "gpu-mem": memory_unit = "x"`)
+	must.ErrorContains(t, h.setConfig(Config{MemoryUnit: "x"}), `plugin "gpu-mem": memory_unit: invalid size "x"`)
 	must.Eq(t, 2048, h.plugin.current().unitMiB, must.Sprint("a bad configuration changes nothing"))
 }

@@ -25,7 +25,8 @@
 // What is offered is decided by pure functions of what was read:
 //
 //	inventory.go    all GPUs after a reading; selection.go: which of them
-//	offer.go        one GPU that can be read: its units, and which can be used
+//	offer.go        how a GPU that can be read is divided into units
+//	gpu.go          one GPU: whether it can be used, and which of its units
 //	mig.go          compute instances that share one memory
 //	health.go       what NVML's counters say; xid.go, what its events say
 //	record.go       how far a GPU that has failed is trusted

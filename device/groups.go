@@ -19,8 +19,8 @@ func deviceGroups(i inventory) []*device.DeviceGroup {
 	groups := make([]*device.DeviceGroup, 0, len(i.offered))
 	for _, g := range i.offered {
 		groups = append(groups, &device.DeviceGroup{
-			Vendor:     Vendor,
-			Type:       Type,
+			Vendor:     allocator.DeviceVendor,
+			Type:       allocator.DeviceType,
 			Name:       g.UUID,
 			Devices:    instances(g),
 			Attributes: attributes(g, i),

@@ -57,46 +57,6 @@ type noted struct {
 	critical bool
 }
 
-// gpu is one GPU or MIG instance.
-type gpu struct {
-	nvml.GPU           // the last good reading
-	readAt   time.Time // of that reading
-
-	unitMiB     uint64
-	reservedMiB uint64 // kept back by the driver and by configuration
-	units       int
-
-	// health is why no unit can be used, or empty. Of a refused GPU it is why
-	// the GPU is refused.
-	health   string
-	withheld []withholding // units that cannot be used though the GPU can
-
-	record       record
-	pressure     pressure
-	slices       []slice
-	unmanagedMiB uint64
-}
-
-func (g gpu) id() allocator.GPUID { return allocator.GPUID(g.UUID) }
-
-// unhealthy returns the units that Nomad must not place tasks on.
-func (g gpu) unhealthy() allocator.UnitSet {
-	var units allocator.UnitSet
-	if g.health != "" {
-		for unit := range g.units {
-			units = append(units, unit)
-		}
-		return units
-	}
-	for _, w := range g.withheld {
-		units = units.Union(w.units)
-	}
-	return units
-}
-
-// healthyUnits is how many units Nomad may place tasks on.
-func (g gpu) healthyUnits() int { return g.units - len(g.unhealthy()) }
-
 // find returns an offered GPU.
 func (i inventory) find(id allocator.GPUID) (gpu, bool) { return find(i.offered, id) }
 
@@ -208,27 +168,6 @@ func (i *inventory) refuse(found nvml.GPU, reason string, set settings) {
 func (i inventory) has(uuid string) bool {
 	same := func(g gpu) bool { return g.UUID == uuid }
 	return slices.ContainsFunc(i.offered, same) || slices.ContainsFunc(i.refused, same)
-}
-
-// unusable keeps what is known of a GPU and says why it cannot be used.
-func (g gpu) unusable(reason string) gpu {
-	g.health, g.withheld = reason, nil
-	return g
-}
-
-// failing is unusable by the GPU's own fault.
-func (g gpu) failing(reason string) gpu {
-	g.record = g.record.failed(reason, unreadable)
-	return g.unusable(reason)
-}
-
-// blamed counts a critical Xid that came with this reading, whatever else the reading
-// says of the GPU: NVML reports each Xid once.
-func (g gpu) blamed(xids []noted) gpu {
-	if xid, failed := firstCritical(xids, g.GPU); failed {
-		g.record = g.record.failed(xid.String(), reported)
-	}
-	return g
 }
 
 // takenAway reports whether someone ended a MIG instance, as opposed to its

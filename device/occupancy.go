@@ -73,7 +73,6 @@ func slicesOf(claims []allocator.Claim, unitMiB uint64) []slice {
 			container: claim.Container,
 			units:     claim.Units,
 			mib:       uint64(len(claim.Units)) * unitMiB,
-			peakMiB:   claim.PeakMiB,
 		})
 	}
 	return slices

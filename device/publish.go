@@ -18,6 +18,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/boot"
+	"nomad-gpu-mem/internal/tellonce"
 	"nomad-gpu-mem/internal/version"
 )
 
@@ -44,7 +45,7 @@ type publisher struct {
 	written map[allocator.GPUID]allocator.GPUState
 	node    allocator.NodeState // as last written
 	beat    time.Time           // of the last complete writing
-	fault   string              // already told to the operator
+	fault   tellonce.Last       // what the operator was told
 }
 
 func newPublisher(logger hclog.Logger, b *board[inventory], table *lazyTable) *publisher {
@@ -90,7 +91,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
+	name, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("finding the node's name: %w", err)
 	}
@@ -98,6 +99,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	if due {
 		p.written = map[allocator.GPUID]allocator.GPUState{}
 	}
+	host := allocator.NodeName(name)
 	states := gpuStates(i, host)
 	contested, err = p.putGPUs(ctx, table, states)
 	node := allocator.NodeState{
@@ -153,20 +155,20 @@ func (p *publisher) putGPUs(ctx context.Context, table Table, states map[allocat
 
 // tell reports a fault once, and its end.
 func (p *publisher) tell(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case err == nil && p.fault != "":
-		p.fault = ""
+	if ctx.Err() != nil {
+		return
+	}
+	switch isNew, isOver := p.fault.NoteError(err); {
+	case isOver:
 		p.logger.Info("GPU states are written to the allocation table again")
-	case err != nil && err.Error() != p.fault:
-		p.fault = err.Error()
+	case isNew:
 		p.logger.Warn("cannot write GPU states to the allocation table; trying again", "error", err)
 	}
 }
 
 // gpuStates is the inventory in the table's terms. A GPU that is not offered
 // has no units, and a reason.
-func gpuStates(i inventory, node string) map[allocator.GPUID]allocator.GPUState {
+func gpuStates(i inventory, node allocator.NodeName) map[allocator.GPUID]allocator.GPUState {
 	states := map[allocator.GPUID]allocator.GPUState{}
 	for _, g := range i.refused {
 		states[g.id()] = gpuState(g, node)
@@ -177,7 +179,7 @@ func gpuStates(i inventory, node string) map[allocator.GPUID]allocator.GPUState 
 	return states
 }
 
-func gpuState(g gpu, node string) allocator.GPUState {
+func gpuState(g gpu, node allocator.NodeName) allocator.GPUState {
 	state := allocator.GPUState{
 		Node:        node,
 		Model:       g.Name,

@@ -23,10 +23,11 @@ func TestStatesReachTheTable(t *testing.T) {
 	t.Parallel()
 	h, reader := withCanned(t, full())
 	h.fingerprint()
-	node, err := os.Hostname()
+	host, err := os.Hostname()
 	must.NoError(t, err)
 
 	s := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 1 && len(s.Nodes) == 1 })
+	node := allocator.NodeName(host)
 	must.Eq(t, node, s.Nodes[0].Name)
 	must.Eq(t, version.Version, s.Nodes[0].Version)
 	must.Eq(t, "550", s.Nodes[0].Driver)

@@ -4,10 +4,10 @@
 package device
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/ryanuber/go-glob"
 
 	"nomad-gpu-mem/internal/nvml"
 )
@@ -22,16 +22,8 @@ func (s selection) has(g nvml.GPU) bool {
 		if entry == g.UUID || entry == g.Parent || entry == strconv.Itoa(g.Index) {
 			return true
 		}
-		return modelPattern(entry).MatchString(g.Name)
+		return glob.Glob(entry, g.Name)
 	})
-}
-
-func modelPattern(pattern string) *regexp.Regexp {
-	parts := strings.Split(pattern, "*")
-	for i, part := range parts {
-		parts[i] = regexp.QuoteMeta(part)
-	}
-	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
 }
 
 // selects reports whether the operator wants the GPU to be offered.

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // Stats streams the use of every offered GPU, from the readings that
@@ -43,10 +44,8 @@ func (p *Plugin) streamStats(ctx context.Context, interval time.Duration, respon
 		case responses <- &device.StatsResponse{Groups: groupStats(newest)}:
 			sent = newest.readAt
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, interval) != nil {
 			return
-		case <-time.After(interval):
 		}
 	}
 }
@@ -72,7 +71,7 @@ func groupStats(i inventory) []*device.DeviceGroupStats {
 				}
 			}
 		}
-		groups = append(groups, &device.DeviceGroupStats{Vendor: Vendor, Type: Type, Name: g.UUID, InstanceStats: units})
+		groups = append(groups, &device.DeviceGroupStats{Vendor: allocator.DeviceVendor, Type: allocator.DeviceType, Name: g.UUID, InstanceStats: units})
 	}
 	return groups
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/tellonce"
 )
 
 const (
@@ -54,7 +55,7 @@ func newWatch(logger hclog.Logger, table *lazyTable, period time.Duration) *watc
 // run looks until ctx ends: each period, and at once when there is a new GPU.
 func (w *watch) run(ctx context.Context) {
 	defer w.table.close(w.logger)
-	var fault string
+	var fault tellonce.Last
 	for {
 		gpus, more := w.gpus.read()
 		before, _ := w.view.read()
@@ -62,7 +63,7 @@ func (w *watch) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		fault = w.tell(err, fault)
+		w.tell(err, &fault)
 		if !reflect.DeepEqual(before, now) {
 			w.view.post(now)
 		}
@@ -111,17 +112,14 @@ func (w *watch) look(ctx context.Context, gpus []allocator.GPUID, before view) (
 	return now, errors.Join(errs...)
 }
 
-// tell reports a fault once, and its end. It returns what is told.
-func (w *watch) tell(err error, told string) string {
-	switch {
-	case err == nil && told != "":
+// tell reports a fault once, and its end.
+func (w *watch) tell(err error, fault *tellonce.Last) {
+	switch isNew, isOver := fault.NoteError(err); {
+	case isOver:
 		w.logger.Info("claims and cordons of GPUs are read again")
-		return ""
-	case err != nil && err.Error() != told:
+	case isNew:
 		w.logger.Warn("cannot read claims and cordons of GPUs; what was known of them counts", "error", err)
-		return err.Error()
 	}
-	return told
 }
 
 // of returns what is known of these GPUs. For one that is new it waits, but not

@@ -13,7 +13,7 @@ import (
 )
 
 // rival is a task that the table gives the units of a running task to.
-func rival(node string) allocator.Owner {
+func rival(node allocator.NodeID) allocator.Owner {
 	return allocator.Owner{Namespace: "default", Job: "other", Task: "t", Alloc: "another-alloc", Node: node}
 }
 

@@ -35,7 +35,7 @@ func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
 		return nil
 	}
 	return fmt.Errorf("the task was given GPU %q by another device plugin than gpu-mem, whose claims this driver cannot check: "+
-		`ask for device "nvidia/gpu-mem", or run the task with Nomad's own driver`, visible)
+		`ask for device "`+allocator.Device+`", or run the task with Nomad's own driver`, visible)
 }
 
 func gpusOf(bookings []allocator.Booking) []allocator.GPUID {
@@ -54,8 +54,8 @@ func ownerOf(task *drivers.TaskConfig) allocator.Owner {
 		Group:     task.TaskGroupName,
 		Task:      task.Name,
 		Alloc:     task.AllocID,
-		Node:      task.NodeID,
-		NodeName:  task.NodeName,
+		Node:      allocator.NodeID(task.NodeID),
+		NodeName:  allocator.NodeName(task.NodeName),
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/pause"
+	"nomad-gpu-mem/internal/tellonce"
 )
 
 // claim takes the booked units in the table. Nomad sells the units of a task that it
@@ -25,7 +27,8 @@ func (s *start) claim() error {
 	limit := s.services.settings.claimTimeout
 	ctx, cancel := context.WithTimeout(s.ctx, max(limit, minClaimTime))
 	defer cancel()
-	begun, told := time.Now(), ""
+	begun := time.Now()
+	var told tellonce.Last
 	var last error // that the start waited for
 	for {
 		err := s.takeUnits(ctx)
@@ -41,12 +44,11 @@ func (s *start) claim() error {
 		if s.plugin.releaseLeftBehind(ctx, s.services.keeper, s.task, err) {
 			continue
 		}
-		if reason := err.Error(); reason != told {
+		if isNew, _ := told.NoteError(err); isNew {
 			s.plugin.logger.Info("a task waits for its GPU memory", "task_id", s.task.ID, "error", err)
 			s.plugin.announcer.tell(s.task, waitingFor(err, s.task.Namespace))
-			told = reason
 		}
-		if time.Since(begun) >= limit || !pause(ctx, s.plugin.pace.retry) {
+		if time.Since(begun) >= limit || pause.For(ctx, s.plugin.pace.retry) != nil {
 			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w",
 				limit, forAuthor(err, s.task.Namespace))
 		}

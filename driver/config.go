@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"nomad-gpu-mem/internal/quantity"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -125,7 +126,7 @@ func (c Config) settings() (settings, error) {
 	for _, d := range []struct {
 		key, value string
 		least      time.Duration
-		empty      time.Duration // what "" means, as to Nomad's driver; 0: it is not a duration
+		empty      time.Duration // what "" means, as to Nomad's driver; 0: it is invalid
 		to         *time.Duration
 	}{
 		{"claim_timeout", c.ClaimTimeout, 0, 0, &s.claimTimeout},
@@ -140,12 +141,9 @@ func (c Config) settings() (settings, error) {
 			*d.to = d.empty
 			continue
 		}
-		value, err := time.ParseDuration(d.value)
+		value, err := quantity.DurationFrom(d.value, d.least)
 		if err != nil {
-			return settings{}, fmt.Errorf(`%s = %q is not a duration: write it like "90s" or "5m"`, d.key, d.value)
-		}
-		if value < d.least {
-			return settings{}, fmt.Errorf("%s = %q is too short: the least is %s", d.key, d.value, d.least)
+			return settings{}, fmt.Errorf("%s: %w", d.key, err)
 		}
 		*d.to = value
 	}

@@ -90,15 +90,15 @@ func TestConfigNullIsUnset(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ hcl, want string }{
-		{`claim_timeout = "soon"`, `claim_timeout = "soon" is not a duration`},
-		{`claim_timeout = ""`, `claim_timeout = "" is not a duration`},
-		{`claim_timeout = "-1s"`, `claim_timeout = "-1s" is too short`},
-		{`pull_activity_timeout = "10s"`, `pull_activity_timeout = "10s" is too short: the least is 1m0s`},
-		{"gc { dangling_containers { creation_grace = \"1s\" } }", `gc.dangling_containers.creation_grace = "1s" is too short`},
+		{`claim_timeout = "soon"`, `claim_timeout: invalid duration "soon"`},
+		{`claim_timeout = ""`, `claim_timeout: invalid duration ""`},
+		{`claim_timeout = "-1s"`, `claim_timeout: invalid duration "-1s", want at least`},
+		{`pull_activity_timeout = "10s"`, `pull_activity_timeout: invalid duration "10s", want at least 1m0s`},
+		{"gc { dangling_containers { creation_grace = \"1s\" } }", `gc.dangling_containers.creation_grace: invalid duration "1s", want at least`},
 		{`state_dir = "state"`, `state_dir = "state" is not an absolute path`},
 		{`state_dir = "/` + strings.Repeat("d", 92) + `"`, "is too long for the socket log-pipes.sock in it: the most is 92 bytes"},
 		{`nvidia_runtime = ""`, `nvidia_runtime = ""`},
-		{"gc { image_delay = \"1d\" }", `gc.image_delay = "1d" is not a duration`},
+		{"gc { image_delay = \"1d\" }", `gc.image_delay: invalid duration "1d"`},
 		{"table { store = \"etcd\" }", `table.store = "etcd"`},
 		{`container_exists_attempts = 0`, `container_exists_attempts = 0`},
 		{`endpoint = "foo://bar"`, `endpoint = "foo://bar"`},
@@ -139,7 +139,7 @@ func TestSetConfigWithoutAgentOnlyValidates(t *testing.T) {
 	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
 
 	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, `claim_timeout = "x"`)))
-	must.ErrorContains(t, p.SetConfig(&base.Config{PluginConfig: encoded}), `plugin "gpu-docker": claim_timeout = "x"`)
+	must.ErrorContains(t, p.SetConfig(&base.Config{PluginConfig: encoded}), `plugin "gpu-docker": claim_timeout: invalid duration "x"`)
 }
 
 // Without collection of logs Nomad opens no pipes, and starts no collector.

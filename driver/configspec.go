@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/capabilities"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
+	"nomad-gpu-mem/internal/schema"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -17,53 +18,53 @@ import (
 // Defaults stand at the leaves and are repeated in Config.settings for blocks
 // that are missing as a whole.
 func configSpec() *hclspec.Spec {
-	return object(
-		text("endpoint"),
-		block("tls", text("cert"), text("key"), text("ca")),
-		block("auth", text("config"), text("helper")),
+	return schema.Object(
+		schema.Text("endpoint"),
+		schema.Block("tls", schema.Text("cert"), schema.Text("key"), schema.Text("ca")),
+		schema.Block("auth", schema.Text("config"), schema.Text("helper")),
 
-		withDefault(text("nvidia_runtime"), `"nvidia"`),
-		withDefault(text("gpu_injection"), `"auto"`),
-		flag("allow_privileged_gpu"),
-		block("gpu_observer", texts("jobs"), texts("images"), withDefault(texts("capabilities"), `["utility"]`)),
-		withDefault(text("claim_timeout"), `"60s"`),
-		withDefault(text("state_dir"), `"/var/lib/nomad-gpu-mem"`),
-		field{"table", hclspec.NewBlock("table", false, tableconfig.Spec())},
+		schema.Default(schema.Text("nvidia_runtime"), `"nvidia"`),
+		schema.Default(schema.Text("gpu_injection"), `"auto"`),
+		schema.Flag("allow_privileged_gpu"),
+		schema.Block("gpu_observer", schema.Texts("jobs"), schema.Texts("images"), schema.Default(schema.Texts("capabilities"), `["utility"]`)),
+		schema.Default(schema.Text("claim_timeout"), `"60s"`),
+		schema.Default(schema.Text("state_dir"), `"/var/lib/nomad-gpu-mem"`),
+		schema.BlockOf("table", tableconfig.Spec()),
 
-		flag("allow_privileged"),
-		withDefault(texts("allow_caps"), capabilities.HCLSpecLiteral),
-		withDefault(texts("allow_runtimes"), `["runc", "nvidia"]`),
-		block("allowed_modes", texts("pid"), texts("ipc"), texts("userns"), texts("uts"), texts("cgroupns"), texts("network")),
-		texts("allowed_devices"),
-		block("volumes", flag("enabled"), text("selinuxlabel"), flag("stage_sources")),
-		flag("allow_writable_logs"),
-		number("pids_limit"),
-		number("oom_score_adj"),
+		schema.Flag("allow_privileged"),
+		schema.Default(schema.Texts("allow_caps"), capabilities.HCLSpecLiteral),
+		schema.Default(schema.Texts("allow_runtimes"), `["runc", "nvidia"]`),
+		schema.Block("allowed_modes", schema.Texts("pid"), schema.Texts("ipc"), schema.Texts("userns"), schema.Texts("uts"), schema.Texts("cgroupns"), schema.Texts("network")),
+		schema.Texts("allowed_devices"),
+		schema.Block("volumes", schema.Flag("enabled"), schema.Text("selinuxlabel"), schema.Flag("stage_sources")),
+		schema.Flag("allow_writable_logs"),
+		schema.Number("pids_limit"),
+		schema.Number("oom_score_adj"),
 
-		texts("extra_labels"),
-		flag("compat_labels"),
-		block("logging", text("type"), attributes("config")),
-		flag("disable_log_collection"),
+		schema.Texts("extra_labels"),
+		schema.Flag("compat_labels"),
+		schema.Block("logging", schema.Text("type"), schema.Attributes("config")),
+		schema.Flag("disable_log_collection"),
 
-		withDefault(text("infra_image"), fmt.Sprintf(`"registry.k8s.io/pause-%s:3.3"`, runtime.GOARCH)),
-		withDefault(text("infra_image_pull_timeout"), `"5m"`),
-		withDefault(text("image_pull_timeout"), `"5m"`),
-		withDefault(text("pull_activity_timeout"), `"2m"`),
-		withDefault(number("container_exists_attempts"), `5`),
+		schema.Default(schema.Text("infra_image"), fmt.Sprintf(`"registry.k8s.io/pause-%s:3.3"`, runtime.GOARCH)),
+		schema.Default(schema.Text("infra_image_pull_timeout"), `"5m"`),
+		schema.Default(schema.Text("image_pull_timeout"), `"5m"`),
+		schema.Default(schema.Text("pull_activity_timeout"), `"2m"`),
+		schema.Default(schema.Number("container_exists_attempts"), `5`),
 
-		withDefault(block("gc",
-			withDefault(flag("image"), `true`),
-			withDefault(text("image_delay"), `"3m"`),
-			withDefault(flag("container"), `true`),
-			withDefault(block("dangling_containers",
-				withDefault(flag("enabled"), `true`),
-				withDefault(flag("dry_run"), `false`),
-				withDefault(text("period"), `"5m"`),
-				withDefault(text("creation_grace"), `"5m"`),
+		schema.Default(schema.Block("gc",
+			schema.Default(schema.Flag("image"), `true`),
+			schema.Default(schema.Text("image_delay"), `"3m"`),
+			schema.Default(schema.Flag("container"), `true`),
+			schema.Default(schema.Block("dangling_containers",
+				schema.Default(schema.Flag("enabled"), `true`),
+				schema.Default(schema.Flag("dry_run"), `false`),
+				schema.Default(schema.Text("period"), `"5m"`),
+				schema.Default(schema.Text("creation_grace"), `"5m"`),
 			), danglingDefault),
 		), `{ image = true, image_delay = "3m", container = true, dangling_containers = `+danglingDefault+` }`),
 
-		flag("windows_allow_insecure_container_admin"),
+		schema.Flag("windows_allow_insecure_container_admin"),
 	)
 }
 

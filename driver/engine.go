@@ -61,7 +61,7 @@ type Table interface {
 	StartFailed(ctx context.Context, gpus []allocator.GPUID, reason string) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Inspect(ctx context.Context, gpu allocator.GPUID) (allocator.GPU, error)
-	Node(ctx context.Context, name string) (allocator.NodeState, error)
+	Node(ctx context.Context, name allocator.NodeName) (allocator.NodeState, error)
 	State(ctx context.Context, gpu allocator.GPUID) (allocator.GPUState, error)
 	Reach(ctx context.Context) error
 	Writable(ctx context.Context) error

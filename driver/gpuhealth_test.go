@@ -45,8 +45,8 @@ func TestNoStartOnAnUnhealthyGPU(t *testing.T) {
 			w := newWorld(t)
 			w.config = `claim_timeout = "0s"`
 			d := w.boot()
-			gpu := allocator.GPUState{Node: host, Units: len(all), UnitMiB: 1024, MemoryMiB: 8192}
-			node := allocator.NodeState{Name: host, GPUs: []allocator.GPUID{gpuA, gpuB}}
+			gpu := allocator.GPUState{Node: allocator.NodeName(host), Units: len(all), UnitMiB: 1024, MemoryMiB: 8192}
+			node := allocator.NodeState{Name: allocator.NodeName(host), GPUs: []allocator.GPUID{gpuA, gpuB}}
 			c.change(&gpu, &node)
 			table := allocator.NewTable(w.store, allocator.WithClock(func() time.Time { return time.Now().Add(-c.silent) }))
 			must.NoError(t, table.PutGPU(t.Context(), gpuA, gpu))
@@ -75,9 +75,9 @@ func TestStartWaitsForTheGPU(t *testing.T) {
 	w := newWorld(t)
 	w.config = `claim_timeout = "1m"`
 	d := w.boot()
-	state := allocator.GPUState{Node: host, Units: 1, UnitMiB: 1024, Unhealthy: allocator.UnitSet{0}, Health: "on probation"}
+	state := allocator.GPUState{Node: allocator.NodeName(host), Units: 1, UnitMiB: 1024, Unhealthy: allocator.UnitSet{0}, Health: "on probation"}
 	must.NoError(t, w.table.PutGPU(t.Context(), gpuA, state))
-	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: host, GPUs: []allocator.GPUID{gpuA}}))
+	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: allocator.NodeName(host), GPUs: []allocator.GPUID{gpuA}}))
 	started := make(chan error, 1)
 	go func() { // ends with the start
 		_, _, err := d.StartTask(w.task(``, slice(gpuA, 0)))

@@ -25,33 +25,34 @@ import (
 // that: Nomad's ID and name of the node come with each task, and so do GPUs that are
 // surely here. The ID is kept over restarts, for then there may be no task to tell it.
 type home struct {
-	host string // as the device plugin names the node in the table
-	path string // of the file with the ID
+	host allocator.NodeName // as the device plugin names the node in the table
+	path string             // of the file with the ID
 	// unread is why the file could not be read, for the log. The ID is then known once a task tells it.
 	unread error
 
 	mu     sync.Mutex
-	id     string // Nomad's; empty until known
-	name   string // likewise
+	id     allocator.NodeID   // empty until known
+	name   allocator.NodeName // likewise, as Nomad has it
 	booked map[allocator.GPUID]bool
 }
 
 // openHome reads what an earlier process learned.
 func openHome(stateDir string) *home {
 	h := &home{path: filepath.Join(stateDir, "node_id"), booked: map[allocator.GPUID]bool{}}
-	h.host, _ = os.Hostname() // without it only GPUs with tasks are known
+	host, _ := os.Hostname() // without it only GPUs with tasks are known
+	h.host = allocator.NodeName(host)
 	h.id, h.unread = readNodeID(h.path)
 	return h
 }
 
 // nodeIDText is the content of the file with the ID.
 type nodeIDText struct {
-	Version int    `json:"version"`
-	ID      string `json:"id"`
+	Version int              `json:"version"`
+	ID      allocator.NodeID `json:"id"`
 }
 
 // readNodeID returns the ID in a file, or none if there is no file. The first format was the ID and no more.
-func readNodeID(path string) (string, error) {
+func readNodeID(path string) (allocator.NodeID, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -60,7 +61,7 @@ func readNodeID(path string) (string, error) {
 		return "", err
 	}
 	if !bytes.HasPrefix(text, []byte("{")) {
-		return strings.TrimSpace(string(text)), nil
+		return allocator.NodeID(strings.TrimSpace(string(text))), nil
 	}
 	if err := checkVersion(path, text); err != nil {
 		return "", err
@@ -73,7 +74,7 @@ func readNodeID(path string) (string, error) {
 }
 
 // writeNodeID replaces the file, unless it is of a newer version.
-func writeNodeID(path, id string) error {
+func writeNodeID(path string, id allocator.NodeID) error {
 	if err := keepNewer(path); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (h *home) learn(owner allocator.Owner, gpus []allocator.GPUID) {
 }
 
 // nodeID is Nomad's ID of the node; empty until known.
-func (h *home) nodeID() string {
+func (h *home) nodeID() allocator.NodeID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.id

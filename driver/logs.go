@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // drainTime is how long the end of a task waits for its last output.
@@ -71,7 +72,7 @@ type logCopier struct {
 func (c *logCopier) run(ctx context.Context) {
 	defer c.closePipes()
 	for c.openPipes(ctx) && c.follow(ctx) {
-		if !pause(ctx, c.plugin.pace.retry) {
+		if pause.For(ctx, c.plugin.pace.retry) != nil {
 			return
 		}
 	}
@@ -83,7 +84,7 @@ func (c *logCopier) run(ctx context.Context) {
 // openPipes waits for Nomad's log collector.
 func (c *logCopier) openPipes(ctx context.Context) bool {
 	for c.stdout.open() != nil || c.stderr.open() != nil {
-		if !pause(ctx, c.plugin.pace.retry) {
+		if pause.For(ctx, c.plugin.pace.retry) != nil {
 			return false
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -93,7 +94,7 @@ func (o *order) checkObserver() error {
 		return nil
 	case !observer.lists(o.task):
 		return fmt.Errorf("config.runtime = %q is for tasks with a device block %q: add one, or remove the runtime; "+
-			"a job that only monitors GPUs needs an entry in the client's gpu_observer.jobs", o.job.Runtime, "nvidia/gpu-mem")
+			"a job that only monitors GPUs needs an entry in the client's gpu_observer.jobs", o.job.Runtime, allocator.Device)
 	case !o.settings.allowsNvidiaRuntime():
 		return fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", o.job.Runtime, o.settings.AllowRuntimes)
 	case o.job.Privileged && !o.settings.AllowPrivilegedGPU:

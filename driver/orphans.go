@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/tellonce"
 )
 
 const (
@@ -111,16 +112,17 @@ func (k *keeper) complain(id string, err error) {
 func (k *keeper) isNews(id string, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	last := k.complaints[id]
+	isNew, _ := last.NoteError(err)
 	if err == nil {
 		delete(k.complaints, id)
 		return false
 	}
 	if k.complaints == nil {
-		k.complaints = map[string]string{}
+		k.complaints = map[string]tellonce.Last{}
 	}
-	news := k.complaints[id] != err.Error()
-	k.complaints[id] = err.Error()
-	return news
+	k.complaints[id] = last
+	return isNew
 }
 
 func (k *keeper) sweepOne(ctx context.Context, id string, now time.Time) error {

@@ -243,18 +243,6 @@ func every(ctx context.Context, interval time.Duration, do func()) {
 	}
 }
 
-// pause waits, and reports false if ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 var (
 	_ drivers.DriverPlugin            = (*Plugin)(nil)
 	_ drivers.ExecTaskStreamingDriver = (*Plugin)(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // RecoverTask takes up a task that another process of this plugin started, or Nomad's
@@ -107,7 +108,7 @@ func (p *Plugin) findAgain(s *services, a attempt, state TaskState) (found docke
 		if err == nil || errors.Is(err, docker.ErrNotFound) {
 			return found, err == nil, err
 		}
-		if !pause(ctx, p.pace.retry) {
+		if pause.For(ctx, p.pace.retry) != nil {
 			p.logger.Warn("docker is away: a task is recovered unseen", "container", state.ContainerID, "error", err)
 			return docker.Container{ID: state.ContainerID, Image: state.Image, TTY: state.TTY, Running: true}, false, nil
 		}

@@ -18,6 +18,7 @@ import (
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/boot"
+	"nomad-gpu-mem/internal/tellonce"
 )
 
 // settleTimeout bounds one try to bring an attempt to its end. What is not done by then
@@ -42,7 +43,7 @@ type keeper struct {
 	local          bool      // the engine runs on this machine
 
 	mu         sync.Mutex
-	complaints map[string]string // under mu: what the sweep reported, by attempt; "": of records that it cannot read
+	complaints map[string]tellonce.Last // under mu: what the sweep reported, by attempt; "": of records that it cannot read
 }
 
 func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, area *staging.Area) *keeper {

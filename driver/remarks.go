@@ -137,7 +137,7 @@ func (o outlook) units(mib uint64) uint64 {
 }
 
 // silence is the remark on a device plugin that does not report.
-func silence(host string, node allocator.NodeState, now time.Time) []remark {
+func silence(host allocator.NodeName, node allocator.NodeState, now time.Time) []remark {
 	since := "has not reported"
 	switch {
 	case now.Sub(node.LastSeen) < deviceSilence:

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // StartTask runs a task in a container that sees the GPUs booked for it and no
@@ -163,7 +164,7 @@ func whenBack[T any](s *start, question func(context.Context) (T, error)) (answe
 			s.plugin.announcer.tell(s.task, "Waiting for Docker: "+err.Error())
 			told = true
 		}
-		if !pause(s.ctx, s.plugin.pace.retry) {
+		if pause.For(s.ctx, s.plugin.pace.retry) != nil {
 			return answer, err
 		}
 	}

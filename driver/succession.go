@@ -6,6 +6,8 @@ package driver
 import (
 	"fmt"
 	"time"
+
+	"nomad-gpu-mem/internal/tellonce"
 )
 
 // A plugin process outlives an agent that crashes, and the next agent connects to it. An
@@ -19,13 +21,12 @@ func (p *Plugin) Superseded() <-chan struct{} { return p.superseded }
 
 // successionLoop looks whether this process has to end.
 func (p *Plugin) successionLoop(s *services) {
-	told := ""
+	var told tellonce.Last
 	every(p.ctx, p.pace.sweep, func() {
 		over, reason := p.succession(s, time.Now())
-		if reason != "" && reason != told {
+		if isNew, _ := told.Note(reason); isNew {
 			p.logger.Error(reason)
 		}
-		told = reason
 		if over {
 			p.endOnce.Do(func() { close(p.superseded) })
 		}

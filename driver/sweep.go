@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // sweepLoop completes what was left over: releases that failed, the attempts of tasks
@@ -29,7 +31,7 @@ func (p *Plugin) sweepLoop(s *services) {
 // time to recover its tasks.
 func (p *Plugin) danglingLoop(s *services) {
 	dangling := s.settings.GC.Dangling
-	if !dangling.Enabled || !pause(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) {
+	if !dangling.Enabled || pause.For(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) != nil {
 		return
 	}
 	every(p.ctx, s.settings.danglingEvery, func() {
@@ -61,7 +63,7 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 // container without a node is of an older version, and one that is recorded here is this
 // node's, under an ID that it had before its agent lost its data_dir.
 func (k *keeper) isElsewhere(c docker.Container) bool {
-	node := c.Labels[labelNode]
+	node := allocator.NodeID(c.Labels[labelNode])
 	if node == "" || node == k.home.nodeID() {
 		return false
 	}

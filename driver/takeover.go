@@ -18,6 +18,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // Under BuiltinName this driver takes the place of Nomad's own, and Nomad hands it the
@@ -69,7 +70,7 @@ func (c *logCopier) takeOverLogs(ctx context.Context) bool {
 		now := docker.LogMark{Time: time.Now()}
 		c.position = docker.LogPosition{Stdout: now, Stderr: now}
 		c.saveCheckpoint()
-		if !pause(ctx, handoverTime) {
+		if pause.For(ctx, handoverTime) != nil {
 			return false
 		}
 	}

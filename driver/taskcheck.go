@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/nomad/drivers/shared/capabilities"
+
+	"nomad-gpu-mem/internal/quantity"
 )
 
 // remarks are on what of a job's config has no effect, as far as the config itself tells.
@@ -58,8 +59,8 @@ func (c *TaskConfig) checkProcess() error {
 		return fmt.Errorf("config.isolation %q works on Windows only: remove it", c.Isolation)
 	}
 	if c.ImagePullTimeout != "" {
-		if _, err := time.ParseDuration(c.ImagePullTimeout); err != nil {
-			return fmt.Errorf(`config.image_pull_timeout %q is not a duration such as "10m"`, c.ImagePullTimeout)
+		if _, err := quantity.Duration(c.ImagePullTimeout); err != nil {
+			return fmt.Errorf("config.image_pull_timeout: %w", err)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {

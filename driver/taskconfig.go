@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/internal/quantity"
 )
 
 // TaskConfig is a job's `config` block. The keys and their meaning are those of
@@ -166,7 +168,7 @@ func decodeTaskConfig(task *drivers.TaskConfig) (*TaskConfig, error) {
 
 // pullTimeout is the task's own, or else the plugin's.
 func (c *TaskConfig) pullTimeout(plugin time.Duration) time.Duration {
-	if d, err := time.ParseDuration(c.ImagePullTimeout); err == nil && d > 0 {
+	if d, err := quantity.Duration(c.ImagePullTimeout); err == nil && d > 0 {
 		return d
 	}
 	return plugin

@@ -174,7 +174,7 @@ func TestTaskConfigErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ hcl, want string }{
 		{`command = " serve"`, `config.command " serve" begins or ends with a blank`},
-		{`image_pull_timeout = "x"`, `config.image_pull_timeout "x" is not a duration`},
+		{`image_pull_timeout = "x"`, `config.image_pull_timeout: invalid duration "x"`},
 		{`container_exists_attempts = -2`, `config.container_exists_attempts -2`},
 		{`work_dir = "srv"`, `config.work_dir "srv" is not an absolute path`},
 		{`labels { "nomad-gpu-mem.task_id" = "x" }`, `config.labels has "nomad-gpu-mem.task_id"`},

@@ -29,10 +29,10 @@ type tenancy struct {
 	living  string // path of a file of which each process that has begun keeps one byte locked: that at its token
 
 	mu    sync.Mutex
-	token int64    // by which this process is named; 0: it has not begun yet
-	found string   // what current said when this process could not write it: it names an earlier one
-	alive *os.File // living, with its lock
-	lock  *os.File // nil: another process has it, or may have it
+	token int64        // by which this process is named; 0: it has not begun yet
+	found string       // what current said when this process could not write it: it names an earlier one
+	alive *os.File     // living, with its lock: on one byte, which package flock cannot lock
+	lock  *flock.Flock // nil: another process has it, or may have it
 	since time.Time
 }
 
@@ -140,15 +140,11 @@ func (t *tenancy) sole(now time.Time) (since time.Time, sole bool) {
 	if t.lock != nil {
 		return t.since, true
 	}
-	file, err := os.OpenFile(t.path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	lock := flock.New(t.path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(0o600))
+	if locked, err := lock.TryLock(); err != nil || !locked {
 		return time.Time{}, false
 	}
-	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		_ = file.Close()
-		return time.Time{}, false
-	}
-	t.lock, t.since = file, now
+	t.lock, t.since = lock, now
 	return now, true
 }
 
@@ -156,10 +152,12 @@ func (t *tenancy) sole(now time.Time) (since time.Time, sole bool) {
 func (t *tenancy) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, file := range []**os.File{&t.lock, &t.alive} {
-		if *file != nil {
-			_ = (*file).Close()
-			*file = nil
-		}
+	if t.lock != nil {
+		_ = t.lock.Close()
+		t.lock = nil
+	}
+	if t.alive != nil {
+		_ = t.alive.Close()
+		t.alive = nil
 	}
 }

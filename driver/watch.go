@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/internal/pause"
 )
 
 // errElsewhere: the container belongs to another Docker engine than the one that
@@ -51,7 +52,7 @@ func (p *Plugin) watch(s *services, h *handle) {
 					p.announcer.tell(h.task, "Nothing is known of the task until its Docker engine is back; its GPU memory stays claimed: "+other.Error())
 					told = true
 				}
-				if pause(h.ctx, p.pace.retry) {
+				if pause.For(h.ctx, p.pace.retry) == nil {
 					continue
 				}
 			}
@@ -79,7 +80,7 @@ func (p *Plugin) see(s *services, h *handle) {
 		case err == nil || errors.Is(err, docker.ErrNotFound):
 			return
 		}
-		if !pause(h.ctx, p.pace.retry) {
+		if pause.For(h.ctx, p.pace.retry) != nil {
 			return
 		}
 	}

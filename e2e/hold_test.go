@@ -71,7 +71,7 @@ func (c *cluster) leak(t *testing.T, alloc, node string) {
 	table := allocator.NewTable(store, allocator.WithClock(func() time.Time { return time.Now().UTC().Add(-time.Hour) }))
 	host, err := os.Hostname()
 	must.NoError(t, err)
-	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: node, NodeName: host}
+	owner := allocator.Owner{Namespace: "default", Job: "doctor-ended", Group: "g", Task: "doctor-ended", Alloc: alloc, Node: allocator.NodeID(node), NodeName: allocator.NodeName(host)}
 	booking := allocator.Booking{GPU: bigGPU, UnitMiB: 1024, Of: 23, Units: allocator.NewUnitSet(20, 21)}
 	must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: alloc + "/leaked"}, []allocator.Booking{booking}))
 }

@@ -215,7 +215,7 @@ func (b *bench) fill(nodes, gpusPerNode, claimsPerGPU int) {
 		writes = nil
 	}
 	for node := range nodes {
-		name := fmt.Sprintf("gpu-node-%d", node)
+		name := allocator.NodeName(fmt.Sprintf("gpu-node-%d", node))
 		state, err := json.Marshal(allocator.NodeState{Name: name, Version: "0.1.0", LastSeen: time.Now()})
 		must.NoError(b, err)
 		writes = append(writes, allocator.Write{Key: allocator.NodeKey(name), Value: state})

@@ -13,9 +13,6 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// DefaultPrefix stands before all keys of the table.
-const DefaultPrefix = "gpu-mem"
-
 // Config says where the table is. What is empty is taken from the environment
 // variables that all clients of Consul read: CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN,
 // CONSUL_CACERT and so on.
@@ -23,7 +20,7 @@ type Config struct {
 	Address   string // "127.0.0.1:8500", "https://host:8501" or "unix:///path"
 	Token     string // ACL token
 	TokenFile string // file with the ACL token, read again whenever it changes
-	Prefix    string // of all keys; DefaultPrefix if empty
+	Prefix    string // of all keys; allocator.DefaultPrefix if empty
 
 	// TLS. The server's certificate must be signed by an authority in CAFile and
 	// be made out to TLSServerName, or to the address's host if that is empty.

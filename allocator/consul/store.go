@@ -49,7 +49,7 @@ var _ allocator.Store = (*Store)(nil)
 
 // New returns a store. It reads certificate files, but does not talk to Consul.
 func New(config Config) (*Store, error) {
-	prefix := strings.Trim(cmp.Or(config.Prefix, DefaultPrefix), "/") + "/"
+	prefix := strings.Trim(cmp.Or(config.Prefix, allocator.DefaultPrefix), "/") + "/"
 	if prefix == "/" {
 		return nil, fmt.Errorf("prefix %q: the table must not be mixed with all other keys: %w", config.Prefix, allocator.ErrInvalid)
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Choose returns the best place for a request. It takes nothing: see Place.
-// Without one the error is ErrNoRoom, and Explain says why; the error of a
-// request that no cluster could take matches ErrBadRequest.
+// Without one the error is ErrNoRoom; the error of a request that no cluster could take
+// matches ErrBadRequest.
 func (p *Placer) Choose(r Request) (Decision, error) {
 	s, err := p.rank(r)
 	if err != nil {

@@ -15,7 +15,6 @@
 //	p.Learn(history.Classes())            // what future tasks ask; see History
 //	d, err := p.Choose(request)           // the best place; ErrNoRoom
 //	all := p.Shortlist(request, 32)       // the best nodes, best first
-//	why := p.Explain(request)             // every node: its score, or why not
 //	err = p.Place(d)                      // the place is taken
 //	err = p.Remove(d)                     // and given back
 //
@@ -26,7 +25,6 @@
 //	policy.go    the policies
 //	placer.go    Placer: the picture of the cluster and its changes
 //	choose.go    Choose and Shortlist
-//	explain.go   Explain: why this node, why not that one
 //	demand.go    what future tasks ask, as given; history.go learns it, prior.go
 //	             says what is expected before there is a history
 //

@@ -64,9 +64,6 @@ func New(policy Policy, seed uint64) *Placer {
 	}
 }
 
-// Policy returns the policy that the Placer follows.
-func (p *Placer) Policy() Policy { return p.policy }
-
 // SetNode adds a node or replaces what is known of it.
 func (p *Placer) SetNode(spec Node) {
 	at, known := p.byID[spec.ID]
@@ -92,14 +89,6 @@ func (p *Placer) fill(n *node, spec Node) {
 		p.target = nil // it knows which GPUs there are
 	}
 	n.spec, n.gpus, n.size = spec, gpus, size
-}
-
-// DropNode forgets a node. It does nothing if there is none with this ID.
-func (p *Placer) DropNode(id string) {
-	if at, known := p.byID[id]; known {
-		p.fill(&p.nodes[at], Node{ID: id, Out: "the node is gone"})
-		p.changed(at)
-	}
 }
 
 // Node returns what is known of a node now.

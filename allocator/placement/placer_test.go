@@ -110,11 +110,12 @@ func TestPlaceRefusesWhatIsGone(t *testing.T) {
 	must.ErrorContains(t, p.Place(d), "no node other")
 }
 
-func TestDropNode(t *testing.T) {
+func TestNodeThatIsOut(t *testing.T) {
 	t.Parallel()
 	p := newPlacer(t, placement.DefaultPolicy, newNode("n", 5000, 24))
-	p.DropNode("unknown")
-	p.DropNode("n")
+	out := newNode("n", 5000, 24)
+	out.Out = "the node is drained"
+	p.SetNode(out)
 	_, err := p.Choose(share(1))
 	must.ErrorIs(t, err, placement.ErrNoRoom)
 	p.SetNode(newNode("n", 5000, 24))
@@ -139,4 +140,14 @@ func TestFits(t *testing.T) {
 	d, err = p.Choose(share(1))
 	must.NoError(t, err)
 	must.Eq(t, "a-0", d.Slices[0].GPU, must.Sprint("conditions are one request's"))
+}
+
+func TestShortlist(t *testing.T) {
+	t.Parallel()
+	p := newPlacer(t, "best-fit", newNode("a", 9000, 24), newNode("b", 9000, 8), newNode("c", 9000, 12), newNode("d", 9000, 4))
+	list, err := p.Shortlist(share(8), 2)
+	must.NoError(t, err)
+	must.Len(t, 2, list)
+	must.Eq(t, []string{"b", "c"}, []string{list[0].Node, list[1].Node})
+	must.Greater(t, list[1].Score, list[0].Score)
 }

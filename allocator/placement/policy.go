@@ -43,13 +43,6 @@ const (
 	measures      = iota
 )
 
-var measureNames = [measures]string{
-	"misfit", "fragmentation", "stranding", "scarcity", "room", "remainder", "node load", "imbalance", "fragments",
-}
-
-// String is the measure's name.
-func (m Measure) String() string { return measureNames[m] }
-
 // Ties says which of several best places is taken.
 type Ties int
 

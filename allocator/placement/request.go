@@ -53,7 +53,7 @@ type Slice struct {
 }
 
 var (
-	// ErrNoRoom means that no node can take the request now. Explain says why.
+	// ErrNoRoom is returned when no node can take the request now.
 	ErrNoRoom = errors.New("no node has room for this request")
 
 	// ErrBadRequest means that no cluster could ever take the request.

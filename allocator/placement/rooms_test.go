@@ -106,7 +106,7 @@ func TestOddLargeTasks(t *testing.T) {
 	p.SetDemand(classes)
 	_, err := p.Choose(wholes(4, 80_000))
 	must.NoError(t, err)
-	p.DropNode("n")
+	p.SetNode(placement.Node{ID: "n", Out: "the node is gone"})
 	_, err = p.Choose(wholes(4, 80_000))
 	must.ErrorIs(t, err, placement.ErrNoRoom)
 }

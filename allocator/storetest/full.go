@@ -4,6 +4,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ const FullUnits = 564
 
 // FullLedger is the value of a GPU's ledger on which each of FullUnits units is a claim
 // of its own: of a task of a job, a group and a namespace with that name, with every
-// field at its longest.
+// field at its longest, and with as much of a later version as there is room for.
 func FullLedger(t testing.TB, gpu allocator.GPUID, name string) []byte {
 	t.Helper()
 	l, err := allocator.DecodeLedger(nil)
@@ -27,7 +28,7 @@ func FullLedger(t testing.TB, gpu allocator.GPUID, name string) []byte {
 	at := time.Date(2026, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
 	for unit := range FullUnits {
 		owner := allocator.Owner{
-			Namespace: name, Job: name, Group: name, Task: strings.Repeat("t", 24), NodeName: name,
+			Namespace: name, Job: name, Group: name, Task: strings.Repeat("t", 24), NodeName: allocator.NodeName(name),
 			Alloc: fmt.Sprintf("%08d-0000-4000-8000-000000000000", unit), Node: "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c",
 		}
 		attempt := allocator.Attempt{
@@ -41,7 +42,7 @@ func FullLedger(t testing.TB, gpu allocator.GPUID, name string) []byte {
 		l.Stuck(owner, attempt.ID, at.Truncate(time.Millisecond))
 	}
 	for mark, claim := range l.Marks {
-		claim.Enforcement, claim.PeakMiB = "enforced", 9_999_999
+		must.NoError(t, json.Unmarshal([]byte(`{"of_a_later_version":"12345678901234567890"}`), &claim))
 		l.Marks[mark] = claim
 	}
 	value, err := l.Encode()

@@ -16,6 +16,8 @@ import (
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
+
+	"nomad-gpu-mem/internal/pause"
 )
 
 // ExecResult is what a command left behind.
@@ -114,7 +116,7 @@ func (c *Client) drain(ctx context.Context, execID string, conn types.HijackedRe
 	go func() {
 		defer close(exited)
 		if c.execEnds(watch, execID) == nil {
-			_ = sleep(watch, c.timing.drainGrace)
+			_ = pause.For(watch, c.timing.drainGrace)
 		}
 	}()
 	defer func() { cancel(); <-exited }()

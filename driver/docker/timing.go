@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"nomad-gpu-mem/internal/pause"
 )
 
 // timing holds the package's patience. Tests shorten it.
@@ -50,9 +52,9 @@ func (t timing) retry(ctx context.Context, op func() error) error {
 
 // retryIf is retry with another view of what passes by itself, and of how often an error of the daemon's is worth a try.
 func (t timing) retryIf(ctx context.Context, passing func(error) bool, errorTries uint, op func() error) error {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval = t.retryFirst
-	pause.Multiplier = 4
+	grows := backoff.NewExponentialBackOff()
+	grows.InitialInterval = t.retryFirst
+	grows.Multiplier = 4
 	failed := uint(0) // with an internal error
 	var away error
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
@@ -70,7 +72,7 @@ func (t timing) retryIf(ctx context.Context, passing func(error) bool, errorTrie
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxTries(t.awayTries), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(grows), backoff.WithMaxTries(t.awayTries), backoff.WithMaxElapsedTime(0))
 	if err != nil {
 		return cmp.Or(away, err)
 	}
@@ -78,28 +80,16 @@ func (t timing) retryIf(ctx context.Context, passing func(error) bool, errorTrie
 }
 
 // poller paces a loop that asks the daemon again and again.
-type poller struct{ pause *backoff.ExponentialBackOff }
+type poller struct{ next *backoff.ExponentialBackOff }
 
 func (t timing) poll() poller {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval = t.pollFirst
-	pause.MaxInterval = t.pollMost
-	return poller{pause}
+	grows := backoff.NewExponentialBackOff()
+	grows.InitialInterval = t.pollFirst
+	grows.MaxInterval = t.pollMost
+	return poller{grows}
 }
 
 // wait pauses, a little longer each time. It fails only when ctx ends.
 func (p poller) wait(ctx context.Context) error {
-	return sleep(ctx, p.pause.NextBackOff())
-}
-
-// sleep returns after d, or with the cause of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
+	return pause.For(ctx, p.next.NextBackOff())
 }

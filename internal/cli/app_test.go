@@ -14,6 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/status"
 	"nomad-gpu-mem/internal/tableconfig"
 	"nomad-gpu-mem/internal/version"
 )
@@ -174,8 +175,8 @@ func TestStatusNamesTheTable(t *testing.T) {
 		w.env = tc.env
 		code, stdout, _ := w.run(t, append([]string{"status", "--json"}, tc.args...)...)
 		must.Eq(t, ExitOK, code)
-		var status Status
-		must.NoError(t, json.Unmarshal([]byte(stdout), &status))
-		must.Eq(t, tc.want, status.Table)
+		var report status.Report
+		must.NoError(t, json.Unmarshal([]byte(stdout), &report))
+		must.Eq(t, tc.want, report.Table)
 	}
 }

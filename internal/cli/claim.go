@@ -20,6 +20,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/profile"
+	"nomad-gpu-mem/internal/words"
 )
 
 const claimLong = `Take a slice of a GPU for work outside Nomad, and give it back afterwards.
@@ -101,28 +102,31 @@ func (c *claimCommand) run(ctx context.Context, command []string) error {
 	if client == nil {
 		return usageError{errors.New("Nomad must be asked who has the units: give --nomad-address or NOMAD_ADDR")}
 	}
-	return c.app.changeTable(ctx, c.table, func(table *allocator.Table, snapshot *allocator.Snapshot) error {
-		gpu, err := named(snapshot.GPUs, c.gpu)
-		if err == nil {
-			err = claimable(snapshot, gpu, c.app.Now())
-		}
-		if err != nil {
-			return err
-		}
-		h, err := c.request(ctx, table, gpu, mib, c.app.holder(len(command) > 0))
-		if err != nil {
-			return err
-		}
-		if err := c.hold(ctx, client, h); err != nil {
-			return errors.Join(err, h.giveBack(ctx))
-		}
-		if len(command) == 0 {
-			fmt.Fprintf(c.out, "%s\n", h.owner.Alloc)
-			fmt.Fprintf(c.err, "%d MiB of GPU %s are held; give them back with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
-			return nil
-		}
-		return errors.Join(c.runHolding(ctx, h, command), h.giveBack(ctx))
-	})
+	table, snapshot, err := c.app.openToChange(ctx, c.table)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	gpu, err := named(snapshot.GPUs, c.gpu)
+	if err == nil {
+		err = claimable(snapshot, gpu, c.app.Now())
+	}
+	if err != nil {
+		return err
+	}
+	h, err := c.request(ctx, table, gpu, mib, c.app.holder(len(command) > 0))
+	if err != nil {
+		return err
+	}
+	if err := c.hold(ctx, client, h); err != nil {
+		return errors.Join(err, h.giveBack(ctx))
+	}
+	if len(command) == 0 {
+		fmt.Fprintf(c.out, "%s\n", h.owner.Alloc)
+		fmt.Fprintf(c.err, "%d MiB of GPU %s are held; give them back with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
+		return nil
+	}
+	return errors.Join(c.runHolding(ctx, h, command), h.giveBack(ctx))
 }
 
 // check returns the size that is wanted, in MiB.
@@ -135,7 +139,7 @@ func (c *claimCommand) check() (uint64, error) {
 		return 0, usageError{fmt.Errorf("--memory: %w", err)}
 	}
 	if !(0 < mib && mib <= profile.LargestMiB) {
-		return 0, usageError{fmt.Errorf("--memory %q is not the size of a slice of a GPU", c.memory)}
+		return 0, usageError{fmt.Errorf("--memory: invalid size %q, want more than 0 and at most %d MiB", c.memory, profile.LargestMiB)}
 	}
 	if c.wait <= 0 {
 		return 0, usageError{fmt.Errorf("--wait %s is no time to wait", c.wait)}
@@ -208,7 +212,7 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 			settled = 0
 		}
 		if reason != "" && reason != told {
-			fmt.Fprintln(c.err, "waiting:", clean(reason))
+			fmt.Fprintln(c.err, "waiting:", words.Printable(reason))
 			told = reason
 		}
 		select {

@@ -149,9 +149,9 @@ func TestClaim_refuses(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string]string{
 		"--gpu and --memory are needed": "--gpu GPU-4f1a9c2e",
-		"is no size":                    "--gpu GPU-4f1a9c2e --memory much",
-		"is not the size":               "--gpu GPU-4f1a9c2e --memory -1GiB",
-		`"99TiB" is not the size`:       "--gpu GPU-4f1a9c2e --memory 99TiB",
+		"invalid size":                  "--gpu GPU-4f1a9c2e --memory much",
+		`invalid size "-1GiB"`:          "--gpu GPU-4f1a9c2e --memory -1GiB",
+		`invalid size "99TiB"`:          "--gpu GPU-4f1a9c2e --memory 99TiB",
 		`"/nonexistent"`:                "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB -- /nonexistent",
 		"Nomad must be asked":           "--gpu GPU-4f1a9c2e --memory 1GiB",
 		"is negative":                   "--gpu GPU-4f1a9c2e --memory 1GiB --ttl -1h",

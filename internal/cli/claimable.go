@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/words"
 )
 
 // claimable returns an error that says why no unit of a GPU can be claimed: it is cordoned,
@@ -20,7 +21,7 @@ func claimable(snapshot *allocator.Snapshot, gpu allocator.GPU, now time.Time) e
 	if c := gpu.Cordon; c != nil {
 		why := ""
 		if c.Reason != "" {
-			why = " (" + clean(c.Reason) + ")"
+			why = " (" + words.Printable(c.Reason) + ")"
 		}
 		return fmt.Errorf("GPU %s cannot be claimed: it is cordoned%s; take another, or run `nomad-gpu-mem uncordon %s` first", gpu.ID, why, gpu.ID)
 	}
@@ -33,7 +34,7 @@ func claimable(snapshot *allocator.Snapshot, gpu allocator.GPU, now time.Time) e
 				gpu.ID, name, node.LastSeen.Format(time.RFC3339))
 		}
 		if why := gpu.Withdrawn(node); why != "" {
-			return fmt.Errorf("GPU %s cannot be claimed: it is unhealthy on node %s: %s; take another GPU", gpu.ID, name, clean(why))
+			return fmt.Errorf("GPU %s cannot be claimed: it is unhealthy on node %s: %s; take another GPU", gpu.ID, name, words.Printable(why))
 		}
 	}
 	return nil
@@ -44,5 +45,5 @@ func withHealth(err error, gpu allocator.GPU) error {
 	if gpu.State.Health == "" {
 		return err
 	}
-	return fmt.Errorf("%w; units %s are not offered: %s", err, gpu.State.Unhealthy, clean(gpu.State.Health))
+	return fmt.Errorf("%w; units %s are not offered: %s", err, gpu.State.Unhealthy, words.Printable(gpu.State.Health))
 }

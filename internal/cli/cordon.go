@@ -4,15 +4,13 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/words"
 )
 
 const cordonLong = `Keep new tasks off a GPU, for example before it is taken out of service. Tasks
@@ -39,20 +37,23 @@ func (a App) newCordon(table *tableFlags) *cobra.Command {
 		Long:  cordonLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
 		Args:  oneGPU,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
-				write := t.Cordon
-				if release {
-					write = t.CordonForReset
-				}
-				if err := write(ctx, gpu.ID, reason); err != nil {
-					return table.explainChange(err)
-				}
-				sayCordoned(cmd.OutOrStdout(), gpu)
-				if release {
-					sayReleased(cmd.OutOrStdout(), gpu)
-				}
-				return nil
-			})
+			t, gpu, err := a.openGPU(cmd.Context(), table, args[0])
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			write := t.Cordon
+			if release {
+				write = t.CordonForReset
+			}
+			if err := write(cmd.Context(), gpu.ID, reason); err != nil {
+				return table.explainChange(err)
+			}
+			sayCordoned(cmd.OutOrStdout(), gpu)
+			if release {
+				sayReleased(cmd.OutOrStdout(), gpu)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&release, "release", false, "close the device plugin's NVML session, so that the GPU can be reset")
@@ -67,17 +68,20 @@ func (a App) newUncordon(table *tableFlags) *cobra.Command {
 		Long:  uncordonLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
 		Args:  oneGPU,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onGPU(cmd.Context(), table, args[0], func(ctx context.Context, t *allocator.Table, gpu allocator.GPU) error {
-				if err := t.Uncordon(ctx, gpu.ID); err != nil {
-					return table.explainChange(err)
-				}
-				if gpu.Cordon == nil {
-					fmt.Fprintf(cmd.OutOrStdout(), "GPU %s was not cordoned\n", gpu.ID)
-				} else {
-					fmt.Fprintf(cmd.OutOrStdout(), "GPU %s takes new tasks again\n", gpu.ID)
-				}
-				return nil
-			})
+			t, gpu, err := a.openGPU(cmd.Context(), table, args[0])
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			if err := t.Uncordon(cmd.Context(), gpu.ID); err != nil {
+				return table.explainChange(err)
+			}
+			if gpu.Cordon == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "GPU %s was not cordoned\n", gpu.ID)
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "GPU %s takes new tasks again\n", gpu.ID)
+			}
+			return nil
 		},
 	}
 }
@@ -85,7 +89,7 @@ func (a App) newUncordon(table *tableFlags) *cobra.Command {
 func sayCordoned(out io.Writer, gpu allocator.GPU) {
 	what := "nothing runs on it"
 	if running := len(gpu.Claims()); running > 0 {
-		what = count(running, "claim") + " on it until they end"
+		what = words.Count(running, "claim") + " on it until they end"
 	}
 	fmt.Fprintf(out, "GPU %s takes no new task once Nomad knows, within about 10 s; %s\n", gpu.ID, what)
 }
@@ -93,44 +97,6 @@ func sayCordoned(out io.Writer, gpu allocator.GPU) {
 func sayReleased(out io.Writer, gpu allocator.GPU) {
 	fmt.Fprintf(out, "The device plugin of node %s closes its NVML session within a poll_interval; `nomad-gpu-mem status` says\n"+
 		"\"the GPU can be reset now\". Programs on the GPU keep it open too: stop its tasks first. Then: uncordon\n", gpu.State.Node)
-}
-
-// onGPU opens the table, finds the GPU that a person named, and does something
-// with both.
-func (a App) onGPU(ctx context.Context, flags *tableFlags, name string,
-	do func(context.Context, *allocator.Table, allocator.GPU) error) error {
-	return a.changeTable(ctx, flags, func(table *allocator.Table, snapshot *allocator.Snapshot) error {
-		gpu, err := named(snapshot.GPUs, name)
-		if err != nil {
-			return err
-		}
-		return do(ctx, table, gpu)
-	})
-}
-
-// named finds the only GPU whose UUID is or starts with the name.
-func named(gpus []allocator.GPU, name string) (allocator.GPU, error) {
-	var found []allocator.GPU
-	for _, gpu := range gpus {
-		if string(gpu.ID) == name {
-			return gpu, nil
-		}
-		if strings.HasPrefix(string(gpu.ID), name) {
-			found = append(found, gpu)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return allocator.GPU{}, fmt.Errorf("no GPU in the allocation table has the UUID %q; status shows all", name)
-	}
-	var ids []string
-	for _, gpu := range found {
-		ids = append(ids, string(gpu.ID))
-	}
-	slices.Sort(ids)
-	return allocator.GPU{}, usageError{fmt.Errorf("%d GPUs have UUIDs that start with %q: %s", len(ids), name, strings.Join(ids, ", "))}
 }
 
 // oneGPU wants the name of one GPU.

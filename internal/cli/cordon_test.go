@@ -10,6 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/status"
 )
 
 func TestCordonAndUncordon(t *testing.T) {
@@ -24,11 +25,11 @@ func TestCordonAndUncordon(t *testing.T) {
 	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
 	must.StrContains(t, stdout, ": fan is loud")
 	_, stdout, _ = w.run(t, "status", "--json", "--gpu="+string(a10))
-	var status Status
-	must.NoError(t, json.Unmarshal([]byte(stdout), &status))
-	must.Eq(t, "fan is loud", status.Nodes[0].GPUs[0].Cordon.Reason)
-	must.StrContains(t, status.Nodes[0].GPUs[0].Map, "!", must.Sprint("free units are not to be had"))
-	must.Eq(t, 0, status.Nodes[0].GPUs[0].FreeMiB)
+	var report status.Report
+	must.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	must.Eq(t, "fan is loud", report.Nodes[0].GPUs[0].Cordon.Reason)
+	must.StrContains(t, report.Nodes[0].GPUs[0].Map, "!", must.Sprint("free units are not to be had"))
+	must.Eq(t, 0, report.Nodes[0].GPUs[0].FreeMiB)
 
 	code, stdout, _ = w.run(t, "uncordon", "GPU-4f1a")
 	must.Eq(t, ExitOK, code)

@@ -2,22 +2,31 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package cli is the command line for operators: it shows who holds which part
-// of which GPU's memory, from what the allocation table says.
+// of which GPU's memory, from what the allocation table says, and plans jobs.
 //
-// Where to look:
+// The files of a command begin with its name. Where to look:
 //
 //   - app.go: App, the commands' common ground, and the exit codes
-//   - tableflags.go: where the table is, from flags and environment
-//   - explain.go: what a person can do about an error
-//   - status.go: the command `status`, once or following changes
-//   - cordon.go: the commands that keep new tasks off a GPU, and let them on
-//   - report.go: Status, all that `status` knows, as JSON prints it
-//   - derive.go: the status of a snapshot; pure
-//   - text.go, bar.go, legend.go, paint.go: the same for people
-//   - profile.go, formula.go: the commands for profiles
-//   - simulate.go, contest.go: the command that plays a trace
-//   - plan.go, run.go, replan.go, webhook.go: the commands that plan, with
-//     planflags.go and jobfile.go for what they share, plantext.go and runtext.go for people
+//   - status.go: `status`, once or following changes; the package status has what it shows
+//   - cordon.go: `cordon` and `uncordon`
+//   - doctor.go: `doctor`; the package doctor has its rules
+//   - claim.go: `claim`, with claim_hold.go for a command that runs on the slice;
+//     release.go: `release`
+//   - profile.go, profile_formula.go: `profile`
+//   - plan.go, plan_text.go: `plan`; run.go, run_text.go: `run`; replan.go: `replan`
+//   - plan_flags.go, plan_jobfile.go: what the commands that plan share: Nomad with the
+//     table, and the job's file
+//   - webhook.go: `webhook`
+//   - simulate.go, simulate_options.go: `simulate`
+//   - version.go: `version`
+//
+// Shared by several commands:
+//
+//   - table_flags.go: where the table is, from flags and environment
+//   - table_open.go: opens the table, to read it or to change it
+//   - table_explain.go: what an operator can do about an error of the table
+//   - nomad.go: where Nomad is, and what doctor asks it
+//   - size.go, policy.go: sizes and placement policies in flags; json.go: JSON output
 //
 // The package is reached from main, which tells it how to open a table.
 package cli

@@ -16,6 +16,7 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/status"
 )
 
 // docs/cli.md explains every field of the JSON, names every command and flag, and shows a
@@ -30,7 +31,7 @@ func TestDocumentation(t *testing.T) {
 	must.NoError(t, err)
 	must.StrContains(t, doc, string(picture))
 
-	for _, field := range slices.Concat(jsonFields(reflect.TypeFor[Status]()), jsonFields(reflect.TypeFor[doctorReport]())) {
+	for _, field := range slices.Concat(jsonFields(reflect.TypeFor[status.Report]()), jsonFields(reflect.TypeFor[doctorReport]())) {
 		must.StrContains(t, doc, "`"+field+"`")
 	}
 	root := newWorld().app().newRoot()

@@ -6,7 +6,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/doctor"
 	"nomad-gpu-mem/internal/version"
+	"nomad-gpu-mem/internal/words"
 )
 
 const doctorLong = `Look for what is wrong in the allocation table, and mend it if asked to.
@@ -104,7 +104,12 @@ func (d *doctorCommand) run(ctx context.Context) error {
 	if d.yes && !d.fix {
 		return usageError{errors.New("--yes answers what --fix would ask: give both, or neither")}
 	}
-	return d.app.withTable(d.table, func(table *allocator.Table) error { return d.examine(ctx, table) })
+	table, err := d.app.open(d.table)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return d.examine(ctx, table)
 }
 
 func (d *doctorCommand) examine(ctx context.Context, table *allocator.Table) error {
@@ -191,44 +196,42 @@ func (d *doctorCommand) mend(ctx context.Context, table *allocator.Table, found 
 		found.Fixed = true
 	}
 	if !d.json {
-		fmt.Fprintf(d.out, "  %s: %s\n", found.Remedy.Action, clean(result))
+		fmt.Fprintf(d.out, "  %s: %s\n", found.Remedy.Action, words.Printable(result))
 	}
 }
 
 func (d *doctorCommand) write(report doctorReport) error {
 	if d.json {
-		encoder := json.NewEncoder(d.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return writeJSON(d.out, report)
 	}
 	asked := strings.Join(append([]string{"the table (" + report.Table.Where + ")"}, report.Asked...), ", ")
-	_, err := fmt.Fprintf(d.out, "%s; asked: %s\n", count(len(report.Findings), "finding"), clean(asked))
+	_, err := fmt.Fprintf(d.out, "%s; asked: %s\n", words.Count(len(report.Findings), "finding"), words.Printable(asked))
 	return err
 }
 
 // describe is a finding for people.
 func describe(f doctor.Finding) string {
 	var where []string
-	for _, part := range []string{f.Task, string(f.GPU), f.Node} {
+	for _, part := range []string{f.Task, string(f.GPU), string(f.Node)} {
 		if part != "" {
-			where = append(where, clean(part))
+			where = append(where, words.Printable(part))
 		}
 	}
 	if len(where) == 0 {
-		where = []string{clean(f.Key)}
+		where = []string{words.Printable(f.Key)}
 	}
 	kind := strings.ToUpper(string(f.Kind))
 	if f.Minor {
 		kind += " (minor)"
 	}
 	return fmt.Sprintf("%s  %s\n  seen: %s\n  why:  %s\n  do:   %s\n",
-		kind, strings.Join(where, ", "), clean(f.What), clean(f.Why), clean(f.Do))
+		kind, strings.Join(where, ", "), words.Printable(f.What), words.Printable(f.Why), words.Printable(f.Do))
 }
 
 // findingsError says that something is wrong and was not mended.
 type findingsError struct{ left int }
 
-func (e *findingsError) Error() string { return count(e.left, "finding") + " not mended" }
+func (e *findingsError) Error() string { return words.Count(e.left, "finding") + " not mended" }
 
 func unhealthy(report doctorReport) error {
 	left := 0

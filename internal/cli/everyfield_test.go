@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/planner"
 )
 
@@ -107,7 +108,7 @@ func everyField(t *testing.T, template bool) map[string]any {
 	task.Driver, task.Constraints = "gpu-docker", []*api.Constraint{linux}
 	count := uint64(3)
 	device := task.Resources.Devices[0]
-	device.Name, device.Count = planner.Device, &count
+	device.Name, device.Count = allocator.Device, &count
 	device.Constraints = []*api.Constraint{api.NewConstraint("${device.attr.units}", ">=", "3")}
 
 	text, err := json.Marshal(&job)

@@ -79,7 +79,7 @@ func (b *builder) table() *allocator.Table {
 	return allocator.NewTable(b.store, allocator.WithClock(func() time.Time { return b.clock }))
 }
 
-func (b *builder) node(name, driver, address string) {
+func (b *builder) node(name allocator.NodeName, driver, address string) {
 	must.NoError(b.t, b.table().PutNode(b.t.Context(),
 		allocator.NodeState{Name: name, Version: "0.1.0", Driver: driver, Address: address}))
 }
@@ -107,7 +107,7 @@ func units(first, count int) allocator.UnitSet {
 // nodeID is Nomad's of all nodes.
 const nodeID = "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c"
 
-func owner(job, task, alloc, node string) allocator.Owner {
+func owner(job, task, alloc string, node allocator.NodeName) allocator.Owner {
 	return allocator.Owner{
 		Namespace: "default", Job: job, Group: "main", Task: task,
 		Alloc: alloc + "-5f0e-4e6b-9a3c-2d1b0c9f8e7d", Node: nodeID, NodeName: node,

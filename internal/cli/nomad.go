@@ -22,12 +22,6 @@ NOMAD_TOKEN of its own where NOMAD_UNIX_ADDR says. NOMAD_TOKEN and the other var
 that all Nomad clients read count too. The token needs read-job in all namespaces and
 node:read.`
 
-// Names of our devices in Nomad.
-const (
-	deviceVendor = "nvidia"
-	deviceType   = "gpu-mem"
-)
-
 // nomadFlags are the options that say where Nomad is.
 type nomadFlags struct {
 	address string
@@ -81,9 +75,9 @@ func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, erro
 	if err != nil {
 		return nil, fmt.Errorf("asking Nomad at %s for its nodes: %w", client.Address(), err)
 	}
-	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs)), Nodes: make(map[string]bool, len(nodes))}
+	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs)), Nodes: make(map[allocator.NodeID]bool, len(nodes))}
 	for _, node := range nodes {
-		evidence.Nodes[node.ID] = true
+		evidence.Nodes[allocator.NodeID(node.ID)] = true
 	}
 	for _, stub := range stubs {
 		evidence.Allocs[stub.ID] = allocOf(stub)
@@ -93,7 +87,7 @@ func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, erro
 
 func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 	alloc := doctor.Alloc{
-		Job: stub.JobID, NodeName: stub.NodeName,
+		Job: stub.JobID, NodeName: allocator.NodeName(stub.NodeName),
 		Ended: stub.ClientStatus == api.AllocClientStatusComplete || stub.ClientStatus == api.AllocClientStatusFailed,
 		Lost:  stub.ClientStatus == api.AllocClientStatusLost, // "unknown" may come back
 		Tasks: map[string]doctor.Task{},
@@ -123,7 +117,7 @@ func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 func bookedUnits(devices []*api.AllocatedDeviceResource) map[allocator.GPUID]allocator.UnitSet {
 	units := map[allocator.GPUID]allocator.UnitSet{}
 	for _, device := range devices {
-		if device.Vendor != deviceVendor || device.Type != deviceType {
+		if device.Vendor != allocator.DeviceVendor || device.Type != allocator.DeviceType {
 			continue
 		}
 		for _, id := range device.DeviceIDs {

@@ -4,13 +4,12 @@
 package cli
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/internal/planner"
-	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/words"
 )
 
 const planLong = `Show on which nodes and GPUs a job's tasks would go, and why, and what would not
@@ -31,18 +30,21 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 		Example: planExample,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *jobFile, options planner.Options) error {
-				plan, err := site.Plan(ctx, job.Document, options)
-				if err != nil {
-					return err
-				}
-				if on.asJSON {
-					err = writeJSON(cmd.OutOrStdout(), plan)
-				} else {
-					err = writePlan(cmd.OutOrStdout(), plan)
-				}
-				return errors.Join(err, unplaced(plan))
-			})
+			p, err := on.open(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			plan, err := p.Plan(cmd.Context(), p.job.Document, p.options)
+			if err != nil {
+				return on.flags.explain(err)
+			}
+			if on.asJSON {
+				err = writeJSON(cmd.OutOrStdout(), plan)
+			} else {
+				err = writePlan(cmd.OutOrStdout(), plan)
+			}
+			return errors.Join(err, unplaced(plan))
 		},
 	}
 	on.register(cmd.Flags())
@@ -52,7 +54,7 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 // unplaced is the error of a plan in which not all fit.
 func unplaced(plan *planner.Plan) error {
 	if missing := plan.Missing(); missing > 0 {
-		return &waitingError{what: count(missing, "instance") + " of " + plan.ID + " without a place now"}
+		return &waitingError{what: words.Count(missing, "instance") + " of " + plan.ID + " without a place now"}
 	}
 	return nil
 }

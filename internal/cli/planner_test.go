@@ -269,7 +269,7 @@ func TestProfileCommands(t *testing.T) {
 	must.StrContains(t, run(ExitFailure, "test", "resnet50"), "batch is missing")
 	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "24576 at most")
 	must.StrContains(t, run(ExitUsage, "test", "resnet50", "batch"), "name=value")
-	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "much"), "no size")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "much"), "invalid size")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB; from 0 to 16777216")
 	must.StrContains(t, run(ExitUsage, "set", "odd"), "neither a base nor an attribute")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base=1", "--min=2GiB", "--max=1GiB"), "above the most")

@@ -13,6 +13,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/profile"
 	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/words"
 )
 
 const profileLong = `A profile says how much GPU memory a kind of task needs: a base, and so much for
@@ -60,13 +61,16 @@ func (a App) newProfileSet(table *tableFlags) *cobra.Command {
 			if err := errors.Join(planner.Formula(p).Validate(), planner.CheckAttributes(p)); err != nil {
 				return usageError{err}
 			}
-			return a.withTable(table, func(t *allocator.Table) error {
-				if err := t.PutProfile(cmd.Context(), args[0], p); err != nil {
-					return table.explainChange(err)
-				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
+			t, err := a.open(table)
+			if err != nil {
 				return err
-			})
+			}
+			defer t.Close()
+			if err := t.PutProfile(cmd.Context(), args[0], p); err != nil {
+				return table.explainChange(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
+			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -85,13 +89,15 @@ func (a App) newProfileShow(table *tableFlags) *cobra.Command {
 		Short: "Show a profile",
 		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withProfile(cmd.Context(), table, args[0], func(p allocator.Profile) error {
-				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), p)
-				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
+			p, err := a.readProfile(cmd.Context(), table, args[0])
+			if err != nil {
 				return err
-			})
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), p)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], formulaText(p))
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the table has it (docs/consul-kv.md)")
@@ -105,24 +111,27 @@ func (a App) newProfileList(table *tableFlags) *cobra.Command {
 		Short: "List all profiles",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withTable(table, func(t *allocator.Table) error {
-				profiles, problems, err := t.Profiles(cmd.Context())
-				if err != nil {
-					return table.explain(err)
-				}
-				if asJSON {
-					err = writeJSON(cmd.OutOrStdout(), profiles)
-				} else {
-					err = writeProfiles(cmd.OutOrStdout(), profiles)
-				}
-				if err != nil || len(problems) == 0 {
-					return err
-				}
-				for _, problem := range problems {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", problem.Key, clean(problem.Err.Error()))
-				}
-				return &unreadableError{values: len(problems)}
-			})
+			t, err := a.open(table)
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			profiles, problems, err := t.Profiles(cmd.Context())
+			if err != nil {
+				return table.explain(err)
+			}
+			if asJSON {
+				err = writeJSON(cmd.OutOrStdout(), profiles)
+			} else {
+				err = writeProfiles(cmd.OutOrStdout(), profiles)
+			}
+			if err != nil || len(problems) == 0 {
+				return err
+			}
+			for _, problem := range problems {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", problem.Key, words.Printable(problem.Err.Error()))
+			}
+			return &unreadableError{values: len(problems)}
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: an object of all profiles, by name")
@@ -135,9 +144,12 @@ func (a App) newProfileDelete(table *tableFlags) *cobra.Command {
 		Short: "Delete a profile",
 		Args:  oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTable(table, func(t *allocator.Table) error {
-				return explainProfile(t.DeleteProfile(cmd.Context(), args[0]), table.explainChange)
-			})
+			t, err := a.open(table)
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			return explainProfile(t.DeleteProfile(cmd.Context(), args[0]), table.explainChange)
 		},
 	}
 }
@@ -156,22 +168,27 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			unitMiB, err := parseBound(unit)
-			if err != nil || unitMiB == 0 {
-				return usageError{fmt.Errorf("--unit %q is no whole number of MiB, such as 1GiB", unit)}
+			if err == nil && unitMiB == 0 {
+				err = fmt.Errorf("invalid size %q, want at least 1MiB", unit)
+			}
+			if err != nil {
+				return usageError{fmt.Errorf("--unit: %w", err)}
 			}
 			attributes, err := parsePairs(args[1:])
 			if err != nil {
 				return usageError{err}
 			}
-			return a.withProfile(cmd.Context(), table, args[0], func(p allocator.Profile) error {
-				mib, err := planner.Formula(p).Need(attributes)
-				if err != nil {
-					return err
-				}
-				need := profile.Units(mib, unitMiB)
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, count(need, "unit"), unitMiB)
+			p, err := a.readProfile(cmd.Context(), table, args[0])
+			if err != nil {
 				return err
-			})
+			}
+			mib, err := planner.Formula(p).Need(attributes)
+			if err != nil {
+				return err
+			}
+			need := profile.Units(mib, unitMiB)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d MiB: %s of %d MiB\n", mib, words.Count(need, "unit"), unitMiB)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&unit, "unit", "1GiB", "`size` of a unit (memory_unit of the device plugin)")
@@ -190,14 +207,15 @@ func explainProfile(err error, explain func(error) error) error {
 	}
 }
 
-func (a App) withProfile(ctx context.Context, flags *tableFlags, name string, do func(allocator.Profile) error) error {
-	return a.withTable(flags, func(t *allocator.Table) error {
-		p, err := t.Profile(ctx, name)
-		if err != nil {
-			return explainProfile(err, flags.explain)
-		}
-		return do(p)
-	})
+// readProfile reads one profile from the table that the flags name.
+func (a App) readProfile(ctx context.Context, flags *tableFlags, name string) (allocator.Profile, error) {
+	t, err := a.open(flags)
+	if err != nil {
+		return allocator.Profile{}, err
+	}
+	defer t.Close()
+	p, err := t.Profile(ctx, name)
+	return p, explainProfile(err, flags.explain)
 }
 
 // oneName wants the name of one profile.

@@ -34,9 +34,12 @@ func (a App) newRelease(table *tableFlags) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeTable(cmd.Context(), table, func(t *allocator.Table, snapshot *allocator.Snapshot) error {
-				return release(cmd.Context(), table, t, snapshot, args[0])
-			})
+			t, snapshot, err := a.openToChange(cmd.Context(), table)
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			return release(cmd.Context(), table, t, snapshot, args[0])
 		},
 	}
 }

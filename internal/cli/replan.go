@@ -16,6 +16,7 @@ import (
 
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
+	"nomad-gpu-mem/internal/words"
 )
 
 const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan again where an
@@ -65,12 +66,15 @@ func (a App) newReplan(table *tableFlags) *cobra.Command {
 			if c.interval <= 0 {
 				return usageError{fmt.Errorf("--interval must be positive, got %s", c.interval)}
 			}
-			return a.withSite(c.flags, func(_ *api.Client, site *live.Site) error {
-				if c.watch {
-					return c.follow(cmd, site, jobs, options)
-				}
-				return c.once(cmd, site, jobs, options)
-			})
+			site, err := a.openSite(c.flags)
+			if err != nil {
+				return err
+			}
+			defer site.Close()
+			if c.watch {
+				return c.flags.explain(c.follow(cmd, site.Site, jobs, options))
+			}
+			return c.flags.explain(c.once(cmd, site.Site, jobs, options))
 		},
 	}
 	c.register(cmd.Flags())
@@ -116,19 +120,19 @@ func (c *replanCommand) follow(cmd *cobra.Command, site *live.Site, jobs []strin
 				_ = out.Encode(one) // a closed pipe ends the program by itself
 			}
 		},
-		Trouble: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "Trying again: %s\n", clean(err.Error())) },
+		Trouble: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "Trying again: %s\n", words.Printable(err.Error())) },
 	})
 }
 
 func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 	for _, one := range all {
-		name := clean(one.Namespace + "/" + one.Job)
+		name := words.Printable(one.Namespace + "/" + one.Job)
 		switch {
 		case one.Error != "" && one.Report != nil && one.Report.Evaluation != "":
-			fmt.Fprintf(w, "%s: was submitted with new pins: %s\n", name, clean(one.Error))
+			fmt.Fprintf(w, "%s: was submitted with new pins: %s\n", name, words.Printable(one.Error))
 			continue
 		case one.Error != "":
-			fmt.Fprintf(w, "%s: left as it is: %s\n", name, clean(one.Error))
+			fmt.Fprintf(w, "%s: left as it is: %s\n", name, words.Printable(one.Error))
 			continue
 		case len(one.Why) == 0:
 			fmt.Fprintf(w, "%s: needs nothing\n", name)
@@ -141,7 +145,7 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 			fmt.Fprintf(w, "%s: has new pins\n", name)
 		}
 		for _, why := range one.Why {
-			fmt.Fprintf(w, "  - %s\n", clean(why))
+			fmt.Fprintf(w, "  - %s\n", words.Printable(why))
 		}
 	}
 }
@@ -158,10 +162,10 @@ func replanErrors(all []live.Replanned) error {
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s could not be planned", count(failed, "job"))
+		return fmt.Errorf("%s could not be planned", words.Count(failed, "job"))
 	}
 	if waiting > 0 {
-		return &waitingError{what: count(waiting, "instance") + " still without a place"}
+		return &waitingError{what: words.Count(waiting, "instance") + " still without a place"}
 	}
 	return nil
 }

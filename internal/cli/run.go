@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/live"
 )
 
@@ -70,9 +68,12 @@ func (a App) newRun(table *tableFlags) *cobra.Command {
 			if flags.detach && flags.follow {
 				return usageError{errors.New("--detach and --follow exclude each other")}
 			}
-			return on.job(cmd, args[0], func(ctx context.Context, site *live.Site, job *jobFile, options planner.Options) error {
-				return on.run(cmd, site, job, options, flags)
-			})
+			p, err := on.open(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return on.flags.explain(on.run(cmd, p, flags))
 		},
 	}
 	on.register(cmd.Flags())
@@ -80,14 +81,14 @@ func (a App) newRun(table *tableFlags) *cobra.Command {
 	return cmd
 }
 
-func (c *jobCommand) run(cmd *cobra.Command, site *live.Site, job *jobFile, options planner.Options, flags *runFlags) error {
-	how := flags.submission(cmd.Flags(), job.source)
+func (c *jobCommand) run(cmd *cobra.Command, p *jobSite, flags *runFlags) error {
+	how := flags.submission(cmd.Flags(), p.job.source)
 	out := reportText{w: cmd.OutOrStdout(), verbose: flags.verbose}
 	if !c.asJSON {
 		how.Placed = out.write
 		how.Progress = out.progress
 	}
-	report, err := site.Run(cmd.Context(), job.Document, options, how)
+	report, err := p.Run(cmd.Context(), p.job.Document, p.options, how)
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"nomad-gpu-mem/allocator/profile"
+	"nomad-gpu-mem/internal/quantity"
 )
 
 // parseMiB reads a size. GiB is a power of 2 and GB one of 10; a bare number is
@@ -21,9 +20,9 @@ func parseMiB(text string) (float64, error) {
 		return mib, nil
 	}
 	amount, negative := strings.CutPrefix(text, "-")
-	bytes, err := humanize.ParseBytes(amount)
-	if err != nil || strings.Contains(amount, ",") { // which would be dropped
-		return 0, fmt.Errorf("%q is no size such as 1500MiB or 1.5GiB", text)
+	bytes, err := quantity.Bytes(amount)
+	if err != nil {
+		return 0, err
 	}
 	mib := float64(bytes) / (1 << 20)
 	if negative {
@@ -40,7 +39,7 @@ func parseBound(text string) (uint64, error) {
 		return 0, err
 	}
 	if !(0 <= mib && mib <= profile.LargestMiB) || mib != math.Trunc(mib) {
-		return 0, fmt.Errorf("%q is no whole number of MiB from 0 to %d", text, profile.LargestMiB)
+		return 0, fmt.Errorf("invalid size %q, want whole MiB from 0 to %d", text, profile.LargestMiB)
 	}
 	return uint64(mib), nil
 }

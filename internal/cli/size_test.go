@@ -21,7 +21,7 @@ func TestParseMiB(t *testing.T) {
 	}
 	for _, text := range []string{"", "much", "1,5GiB", "1.5XB", "--1GiB", "99999999999999EiB"} {
 		_, err := parseMiB(text)
-		must.ErrorContains(t, err, "is no size", must.Sprint(text))
+		must.ErrorContains(t, err, "invalid size", must.Sprint(text))
 	}
 }
 
@@ -32,6 +32,6 @@ func TestParseBound(t *testing.T) {
 	must.Eq(t, 24576, mib)
 	for _, text := range []string{"-1", "1.5", "NaN", "Inf", "17TiB"} {
 		_, err := parseBound(text)
-		must.ErrorContains(t, err, "no whole number", must.Sprint(text))
+		must.ErrorContains(t, err, "want whole MiB", must.Sprint(text))
 	}
 }

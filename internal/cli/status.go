@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/pause"
+	"nomad-gpu-mem/internal/status"
 )
 
 // retryPause is how long --watch waits for a table that is not reachable.
@@ -30,7 +31,7 @@ its container is created, then "running". --json says which units a task holds.`
 type statusCommand struct {
 	app   App
 	table *tableFlags
-	only  filter
+	only  status.Filter
 	json  bool
 	watch bool
 	width int
@@ -51,8 +52,8 @@ func (a App) newStatus(table *tableFlags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.only.gpu, "gpu", "", "only the GPU with this `UUID`, or the start of one")
-	flags.StringVar(&s.only.node, "node", "", "only the node with this `name`")
+	flags.StringVar(&s.only.GPU, "gpu", "", "only the GPU with this `UUID`, or the start of one")
+	flags.StringVar((*string)(&s.only.Node), "node", "", "only the node with this `name`")
 	flags.BoolVar(&s.json, "json", false, "print JSON (docs/cli.md); with --watch one line for each change")
 	flags.BoolVarP(&s.watch, "watch", "w", false, "go on and show every change, until interrupted")
 	flags.IntVar(&s.width, "width", 0, "width of the text in `columns`; by itself the terminal's, or 80")
@@ -63,7 +64,12 @@ func (s *statusCommand) run(ctx context.Context) error {
 	if s.width < 0 {
 		return usageError{fmt.Errorf("--width=%d is no width", s.width)}
 	}
-	return s.app.withTable(s.table, func(table *allocator.Table) error { return s.show(ctx, table) })
+	table, err := s.app.open(s.table)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return s.show(ctx, table)
 }
 
 func (s *statusCommand) show(ctx context.Context, table *allocator.Table) error {
@@ -71,21 +77,21 @@ func (s *statusCommand) show(ctx context.Context, table *allocator.Table) error 
 	if err != nil {
 		return s.table.explain(err)
 	}
-	status := s.status(snapshot)
-	if err := s.noneMatch(status); err != nil {
+	report := s.report(snapshot)
+	if err := s.noneMatch(report); err != nil {
 		return err
 	}
 	if s.watch {
 		return s.follow(ctx, table, snapshot)
 	}
-	return errors.Join(s.write(status), unreadable(status))
+	return errors.Join(s.write(report), unreadable(report))
 }
 
 // follow shows the snapshot and every later one until ctx ends. A table that is
 // out of reach for a while is waited for.
 func (s *statusCommand) follow(ctx context.Context, table *allocator.Table, snapshot *allocator.Snapshot) error {
 	for {
-		if err := s.write(s.status(snapshot)); err != nil {
+		if err := s.write(s.report(snapshot)); err != nil {
 			return err
 		}
 		next, err := s.next(ctx, table, snapshot.Version)
@@ -112,52 +118,34 @@ func (s *statusCommand) next(ctx context.Context, table *allocator.Table, after 
 			return nil, err
 		}
 		fmt.Fprintln(s.err, s.table.explain(err))
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := pause.For(ctx, retryPause); err != nil {
+			return nil, err
 		}
 	}
 }
 
-func (s *statusCommand) status(snapshot *allocator.Snapshot) Status {
-	status := newStatus(snapshot, s.only, s.app.Now().UTC())
-	status.Table = s.table.describe()
-	return status
+func (s *statusCommand) report(snapshot *allocator.Snapshot) status.Report {
+	report := status.Of(snapshot, s.only, s.app.Now().UTC())
+	report.Table = s.table.describe()
+	return report
 }
 
-func (s *statusCommand) write(status Status) error {
-	if s.json {
-		encoder := json.NewEncoder(s.out)
-		if !s.watch {
-			encoder.SetIndent("", "  ")
-		}
-		return encoder.Encode(status)
-	}
-	p := paintFor(s.out, s.width)
-	picture := drawStatus(status, p)
-	switch {
-	case s.watch && p.isTerminal:
-		picture = clearScreen + picture
-	case s.watch:
-		picture += "\n"
-	}
-	_, err := io.WriteString(s.out, picture)
-	return err
+func (s *statusCommand) write(report status.Report) error {
+	return status.Write(s.out, report, status.Options{JSON: s.json, Watch: s.watch, Width: s.width})
 }
 
 // noneMatch is the error of a filter that left nothing.
-func (s *statusCommand) noneMatch(status Status) error {
-	if s.only == (filter{}) || len(status.Nodes) > 0 {
+func (s *statusCommand) noneMatch(report status.Report) error {
+	if s.only == (status.Filter{}) || len(report.Nodes) > 0 {
 		return nil
 	}
 	return fmt.Errorf("no GPU in the allocation table (%s) matches --node=%q --gpu=%q; "+
-		"without these flags status shows all", status.Table, s.only.node, s.only.gpu)
+		"without these flags status shows all", report.Table, s.only.Node, s.only.GPU)
 }
 
-func unreadable(status Status) error {
-	if len(status.Problems) == 0 {
+func unreadable(report status.Report) error {
+	if len(report.Problems) == 0 {
 		return nil
 	}
-	return &unreadableError{values: len(status.Problems)}
+	return &unreadableError{values: len(report.Problems)}
 }

@@ -17,9 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/status"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -74,10 +76,11 @@ func golden(t *testing.T, name, got string) {
 func TestStatusFitsWidth(t *testing.T) {
 	t.Parallel()
 	store := cluster(t)
+	columns := runewidth.Condition{StrictEmojiNeutral: true}
 	for width := 80; width < 300; width += 7 {
 		_, stdout, _ := store.run(t, "status", fmt.Sprintf("--width=%d", width))
 		for line := range strings.Lines(stdout) {
-			must.LessEq(t, width, columns(strings.TrimRight(line, "\n")), must.Sprint(line))
+			must.LessEq(t, width, columns.StringWidth(strings.TrimRight(line, "\n")), must.Sprint(line))
 		}
 	}
 }
@@ -85,11 +88,11 @@ func TestStatusFitsWidth(t *testing.T) {
 func TestStatusTotalsAddUp(t *testing.T) {
 	t.Parallel()
 	_, stdout, _ := cluster(t).run(t, "status", "--json")
-	var status Status
-	must.NoError(t, json.Unmarshal([]byte(stdout), &status))
-	var sum Memory
-	for _, node := range status.Nodes {
-		var ofNode Memory
+	var report status.Report
+	must.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	var sum status.Memory
+	for _, node := range report.Nodes {
+		var ofNode status.Memory
 		for _, gpu := range node.GPUs {
 			must.Eq(t, gpu.OfferedMiB, gpu.ClaimedMiB+gpu.FreeMiB+gpu.UnavailableMiB)
 			var claimed uint64
@@ -98,12 +101,12 @@ func TestStatusTotalsAddUp(t *testing.T) {
 				claimed += claim.MiB
 			}
 			must.Eq(t, claimed, gpu.ClaimedMiB)
-			ofNode.add(gpu.Memory)
+			ofNode.Add(gpu.Memory)
 		}
 		must.Eq(t, ofNode, node.Memory)
-		sum.add(ofNode)
+		sum.Add(ofNode)
 	}
-	must.Eq(t, sum, status.Total.Memory)
+	must.Eq(t, sum, report.Total.Memory)
 }
 
 // A person who gave a name that is nowhere must not read it as "all free".
@@ -123,9 +126,9 @@ func TestStatusUnitMismatch(t *testing.T) {
 	b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 4096, UnitMiB: 1024, Units: 4})
 	snapshot, err := b.table().Snapshot(t.Context())
 	must.NoError(t, err)
-	gpu := newStatus(snapshot, filter{}, now).Nodes[0].GPUs[0]
+	gpu := status.Of(snapshot, status.Filter{}, now).Nodes[0].GPUs[0]
 	must.Eq(t, "aa!!!!!!", gpu.Map)
-	must.Eq(t, Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 1024, UnavailableMiB: 3072}, gpu.Memory)
+	must.Eq(t, status.Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 1024, UnavailableMiB: 3072}, gpu.Memory)
 	must.StrContains(t, gpu.Notes[0], "1024 MiB now")
 }
 
@@ -144,8 +147,8 @@ func TestStatusCountsNothingOfADeadNodeAsFree(t *testing.T) {
 			b.store.put(t, allocator.NodeKey("n"), state)
 			snapshot, err := b.table().Snapshot(t.Context())
 			must.NoError(t, err)
-			must.Eq(t, Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 2048, UnavailableMiB: 2048},
-				newStatus(snapshot, filter{}, now).Total.Memory)
+			must.Eq(t, status.Memory{WholeMiB: 4096, OfferedMiB: 4096, ClaimedMiB: 2048, UnavailableMiB: 2048},
+				status.Of(snapshot, status.Filter{}, now).Total.Memory)
 			_, text, _ := b.store.run(t, "status")
 			must.StrContains(t, text, "n  dead, seen")
 		})
@@ -171,7 +174,7 @@ func TestStatusCountsAGPUInMIGModeOnce(t *testing.T) {
 			must.NoError(t, b.table().PutNode(t.Context(), allocator.NodeState{Name: "n", GPUs: gpus}))
 			snapshot, err := b.table().Snapshot(t.Context())
 			must.NoError(t, err)
-			must.Eq(t, Memory{WholeMiB: 9856, OfferedMiB: 9216, FreeMiB: 9216}, newStatus(snapshot, filter{}, now).Total.Memory)
+			must.Eq(t, status.Memory{WholeMiB: 9856, OfferedMiB: 9216, FreeMiB: 9216}, status.Of(snapshot, status.Filter{}, now).Total.Memory)
 		})
 	}
 }
@@ -200,7 +203,7 @@ func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
 			b.gpu(a10, c.offered)
 			snapshot, err := b.table().Snapshot(t.Context())
 			must.NoError(t, err)
-			must.Eq(t, c.want, newStatus(snapshot, filter{node: c.offered.Node}, now).Nodes[0].GPUs[0].Map)
+			must.Eq(t, c.want, status.Of(snapshot, status.Filter{Node: c.offered.Node}, now).Nodes[0].GPUs[0].Map)
 		})
 	}
 }
@@ -245,7 +248,7 @@ func TestStatusWatch(t *testing.T) {
 		_ = write.Close()
 	}()
 	lines := json.NewDecoder(read)
-	var first, second Status
+	var first, second status.Report
 	must.NoError(t, lines.Decode(&first))
 	b := &builder{t: t, store: store, clock: now}
 	b.node("gpu-node-5", "570.86.10", "10.0.0.15")

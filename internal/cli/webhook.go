@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/api"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -69,14 +68,17 @@ func (a App) newWebhook(table *tableFlags) *cobra.Command {
 				return err
 			}
 			logger := hclog.New(&hclog.LoggerOptions{Name: "webhook", Output: cmd.ErrOrStderr(), Level: hclog.Info})
-			return a.withSite(flags, func(_ *api.Client, site *live.Site) error {
-				listener, err := (&net.ListenConfig{}).Listen(cmd.Context(), "tcp", service.listen)
-				if err != nil {
-					return err
-				}
-				logger.Info("listening", "address", listener.Addr().String(), "tls", certificates != nil, "token", config.Token != "")
-				return serve(cmd.Context(), logger, listener, site, config, certificates)
-			})
+			site, err := a.openSite(flags)
+			if err != nil {
+				return err
+			}
+			defer site.Close()
+			listener, err := (&net.ListenConfig{}).Listen(cmd.Context(), "tcp", service.listen)
+			if err != nil {
+				return err
+			}
+			logger.Info("listening", "address", listener.Addr().String(), "tls", certificates != nil, "token", config.Token != "")
+			return flags.explain(serve(cmd.Context(), logger, listener, site.Site, config, certificates))
 		},
 	}
 	flags.register(cmd.Flags())

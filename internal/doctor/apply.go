@@ -15,7 +15,7 @@ import (
 type Table interface {
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	PurgeKey(ctx context.Context, key string) error
-	PurgeNode(ctx context.Context, name string, lastSeen time.Time, spare func(allocator.Claim) bool) error
+	PurgeNode(ctx context.Context, name allocator.NodeName, lastSeen time.Time, spare func(allocator.Claim) bool) error
 	PurgeGPU(ctx context.Context, gpu allocator.GPUID, updatedAt time.Time) error
 }
 

@@ -131,9 +131,9 @@ func TestDiagnose(t *testing.T) {
 		"allocation unknown, GPU elsewhere":     {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
 		"allocation unknown":                    {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
 		"allocation unknown, looked on node":    {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
-		"of another cluster's node":             {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[string]bool{"other": true} })},
+		"of another cluster's node":             {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[allocator.NodeID]bool{"other": true} })},
 		"of another cluster's node, of the same host name": {wrong: seq(unknown, noContainer, func(c *clinic) {
-			c.nomad.Nodes = map[string]bool{"other": true}
+			c.nomad.Nodes = map[allocator.NodeID]bool{"other": true}
 		})},
 		"another engine's, of the same host name, no Nomad": {wrong: seq(noNomad, noContainer, func(c *clinic) {
 			must.NoError(t, c.table(noon.Add(-time.Hour)).Release(t.Context(), task, attempt, []allocator.GPUID{gpu}))
@@ -312,7 +312,7 @@ func TestPurgeSparesTasksThatMayRun(t *testing.T) {
 		"another Nomad's node": func(c *clinic) {
 			elsewhere(c)
 			unknown(c)
-			c.nomad.Nodes = map[string]bool{"other": true}
+			c.nomad.Nodes = map[allocator.NodeID]bool{"other": true}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,13 +22,13 @@ type Evidence struct {
 // Nomad is what Nomad's servers know.
 type Nomad struct {
 	Allocs map[string]Alloc // by ID; all of them, in all namespaces
-	Nodes  map[string]bool  // IDs of all nodes
+	Nodes  map[allocator.NodeID]bool
 }
 
 // Alloc is an allocation.
 type Alloc struct {
 	Job      string
-	NodeName string
+	NodeName allocator.NodeName
 	Ended    bool // its client said that all its tasks have ended
 	Lost     bool // its node is lost: Nomad has given it up. A disconnected node's is not yet
 	Tasks    map[string]Task
@@ -44,8 +44,8 @@ type Task struct {
 
 // Local is what this machine's container engine knows.
 type Local struct {
-	Node       string // this machine's host name, as in the table
-	Engine     string // ID of its container engine; empty if not known
+	Node       allocator.NodeName // this machine
+	Engine     string             // ID of its container engine; empty if not known
 	Containers []Container
 }
 

@@ -29,16 +29,16 @@ const (
 
 // Finding is one thing that is wrong.
 type Finding struct {
-	Kind   Kind            `json:"kind"`
-	Node   string          `json:"node,omitempty"`
-	GPU    allocator.GPUID `json:"gpu,omitempty"`
-	Task   string          `json:"task,omitempty"`  // job, task and allocation
-	Key    string          `json:"key,omitempty"`   // of the table
-	Minor  bool            `json:"minor,omitempty"` // it harms no task and no plan
-	What   string          `json:"what"`            // what is seen
-	Why    string          `json:"why"`             // why that is wrong, and what it costs
-	Do     string          `json:"do"`              // what would mend it
-	Remedy Remedy          `json:"remedy"`
+	Kind   Kind               `json:"kind"`
+	Node   allocator.NodeName `json:"node,omitempty"`
+	GPU    allocator.GPUID    `json:"gpu,omitempty"`
+	Task   string             `json:"task,omitempty"`  // job, task and allocation
+	Key    string             `json:"key,omitempty"`   // of the table
+	Minor  bool               `json:"minor,omitempty"` // it harms no task and no plan
+	What   string             `json:"what"`            // what is seen
+	Why    string             `json:"why"`             // why that is wrong, and what it costs
+	Do     string             `json:"do"`              // what would mend it
+	Remedy Remedy             `json:"remedy"`
 }
 
 // Remedy is a change of the table that mends a finding. The zero Remedy is none:
@@ -50,7 +50,7 @@ type Remedy struct {
 	claim    allocator.Claim
 	gpu      allocator.GPUID
 	key      string
-	node     string
+	node     allocator.NodeName
 	lastSeen time.Time                  // of a node or a GPU
 	spare    func(allocator.Claim) bool // claims that a purge leaves alone
 }

@@ -17,7 +17,7 @@ const goneAfter = 24 * time.Hour
 // goneGPUs are GPUs of living nodes that no node has found for long, such as MIG instances
 // of an earlier division. Nothing else reads what is written of them, or deletes it.
 func goneGPUs(e Evidence) (found []Finding) {
-	nodes := map[string]allocator.NodeState{}
+	nodes := map[allocator.NodeName]allocator.NodeState{}
 	for _, node := range e.Table.Nodes {
 		nodes[node.Name] = node
 	}

@@ -85,7 +85,7 @@ func TestGoneGPU(t *testing.T) {
 }
 
 // listedBy has a living node find the GPU that is gone.
-func (c *clinic) listedBy(node string) {
+func (c *clinic) listedBy(node allocator.NodeName) {
 	state := allocator.NodeState{Name: node, Version: "1.0.0", GPUs: []allocator.GPUID{gpu, away}}
 	must.NoError(c.t, c.table(noon).PutNode(c.t.Context(), state))
 }

@@ -54,7 +54,7 @@ func attemptsIn(table *allocator.Snapshot) map[attempt]bool {
 }
 
 // claimsOn counts the claims on a node's GPUs, and those of tasks that may run.
-func (e Evidence) claimsOn(node string) (count, living int) {
+func (e Evidence) claimsOn(node allocator.NodeName) (count, living int) {
 	for _, gpu := range e.Table.GPUs {
 		if gpu.State.Node != node {
 			continue
@@ -72,7 +72,7 @@ func (e Evidence) claimsOn(node string) (count, living int) {
 // current are the GPUs of which the table says what is so now: neither they nor their
 // nodes are gone.
 func (e Evidence) current() (gpus []allocator.GPU) {
-	nodes := map[string]allocator.NodeState{}
+	nodes := map[allocator.NodeName]allocator.NodeState{}
 	for _, node := range e.Table.Nodes {
 		nodes[node.Name] = node
 	}

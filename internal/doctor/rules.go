@@ -91,7 +91,7 @@ func leaks(e Evidence) (found []Finding) {
 
 // movedTo names the living node that reports a GPU, if it is not the claim's: a GPU is
 // in one machine.
-func (e Evidence) movedTo(gpu allocator.GPU, claim allocator.Claim) string {
+func (e Evidence) movedTo(gpu allocator.GPU, claim allocator.Claim) allocator.NodeName {
 	reporter := gpu.State.Node
 	if reporter == "" || claim.NodeName == "" || claim.IsOn(reporter) {
 		return ""
@@ -138,7 +138,7 @@ func (e Evidence) gone(claim allocator.Claim) (what string, proven bool) {
 // phantoms are tasks and containers that use a GPU without a claim.
 func phantoms(e Evidence) (found []Finding) {
 	claimed, table := claimedBy(e.Table), byID(e.Table)
-	add := func(node, task string, gpu allocator.GPUID, what string) {
+	add := func(node allocator.NodeName, task string, gpu allocator.GPUID, what string) {
 		found = append(found, Finding{
 			Kind: Phantom, Node: node, GPU: gpu, Task: task, What: what,
 			Why: "the table counts its memory as free, so planners may give it away",

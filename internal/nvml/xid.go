@@ -4,12 +4,13 @@
 package nvml
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"nomad-gpu-mem/internal/pause"
 )
 
 // Xid is an error that the driver reported of a GPU by itself. NVIDIA's "Xid
@@ -65,7 +66,7 @@ func watchXids(p *probe, gpus []string, inbox *xidInbox, registered func()) erro
 		case hasCode(err, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_UNINITIALIZED):
 			return err
 		default:
-			rest(p.ctx) // a lost GPU makes every call return at once
+			_ = pause.For(p.ctx, waitXid) // a lost GPU makes every call return at once
 		}
 	}
 	return refused
@@ -92,13 +93,4 @@ func gpuInstance(event nvml.EventData) *int {
 	}
 	id := int(event.GpuInstanceId)
 	return &id
-}
-
-func rest(ctx context.Context) {
-	timer := time.NewTimer(waitXid)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

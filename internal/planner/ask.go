@@ -15,9 +15,6 @@ import (
 	"nomad-gpu-mem/allocator/profile"
 )
 
-// Device is what a job asks for, by vendor and type.
-const Device = "nvidia/gpu-mem"
-
 // Keys of a job's, group's or task's meta block. The innermost counts, as for
 // all meta. MetaPlanned and MetaLimits are the planner's own.
 const (
@@ -89,7 +86,7 @@ func devices(group *api.TaskGroup) []taskDevice {
 // type, vendor/type or vendor/type/name, and an empty part is any.
 func isOurs(name string) bool {
 	vendor, kind, _ := splitDevice(name)
-	return kind == "gpu-mem" && (vendor == "" || vendor == "nvidia")
+	return kind == allocator.DeviceType && (vendor == "" || vendor == allocator.DeviceVendor)
 }
 
 // gpuOf returns the UUID that a device block names, "" if none.

@@ -40,7 +40,7 @@ func (p *planning) reservations(w *wanted, group Group) []Reservation {
 				byTask[s.Task] = at
 				all = append(all, Reservation{Owner: allocator.Owner{
 					Namespace: *p.job.Namespace, Job: *p.job.ID, Group: *w.spec.Name, Task: s.Task,
-					Node: place.Node, NodeName: place.NodeName,
+					Node: allocator.NodeID(place.Node), NodeName: allocator.NodeName(place.NodeName),
 					Alloc: reservationID(*p.job.Namespace, *p.job.ID, *w.spec.Name, s.Task, instance),
 				}})
 			}

@@ -109,7 +109,7 @@ type picture struct {
 	freed map[string]bool                     // IDs of allocations that a new version of the job replaces
 	busy  map[string][]*structs.AllocListStub // by node
 	table map[allocator.GPUID]allocator.GPU
-	hosts map[string]allocator.NodeState // what device plugins said of their nodes, by host name
+	hosts map[allocator.NodeName]allocator.NodeState // what device plugins said of their nodes, by host name
 }
 
 func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
@@ -117,7 +117,7 @@ func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
 		cluster: cluster, job: job, freed: freed,
 		busy:  map[string][]*structs.AllocListStub{},
 		table: map[allocator.GPUID]allocator.GPU{},
-		hosts: map[string]allocator.NodeState{},
+		hosts: map[allocator.NodeName]allocator.NodeState{},
 	}
 	for _, alloc := range cluster.Allocs {
 		if holds(alloc) && !freed[alloc.ID] {
@@ -203,7 +203,7 @@ func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) p
 }
 
 // isDead reports whether the device plugin on a host has lost its lease.
-func (p *picture) isDead(host string) bool {
+func (p *picture) isDead(host allocator.NodeName) bool {
 	node, known := p.hosts[host]
 	return known && p.cluster.Table.Liveness(node) == allocator.Dead
 }

@@ -28,6 +28,7 @@
 //	limit.go       what GPUs an ask is limited to: whole GPUs, profiles
 //	apart.go       several asks of one task: a range of GPU indexes for each
 //	pin.go         which pin a group gets, and what is written for it
+//	pinner.go      the same pins for places that a caller has chosen
 //	mark.go        what in a group is the planner's: writes it, and takes it out again
 //	queue.go       jobs that a batch queue holds back
 //	keep.go        groups that run keep what they have

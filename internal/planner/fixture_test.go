@@ -40,7 +40,7 @@ func newJob(name string, units int, options ...option) *api.Job {
 }
 
 func ask(units int) *api.RequestedDevice {
-	return &api.RequestedDevice{Name: planner.Device, Count: ptr(uint64(units))}
+	return &api.RequestedDevice{Name: allocator.Device, Count: ptr(uint64(units))}
 }
 
 func count(n int) option { return func(job *api.Job) { job.TaskGroups[0].Count = &n } }

@@ -40,15 +40,6 @@ func ReadJob(text []byte) (*Document, error) {
 	return &Document{Job: &job, Text: text}, nil
 }
 
-// NewDocument is the document of a job that was made by a program.
-func NewDocument(job *api.Job) (*Document, error) {
-	data, err := json.Marshal(job)
-	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", text(job.ID), err)
-	}
-	return ReadJob(data)
-}
-
 // With returns the job with a value for a field at its top, unless the job has one
 // that is neither null nor "".
 func (d *Document) With(field, value string) (*Document, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/profile"
 )
 
@@ -112,10 +113,12 @@ func unitIn(device *api.RequestedDevice) uint64 {
 // same compares lists that may be nil or empty, which is the same to Nomad.
 func same[T any](a, b []T) bool { return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b) }
 
-// spellings of Device that mean the same to the scheduler. When Nomad compares
+// spellings of allocator.Device that mean the same to the scheduler. When Nomad compares
 // two versions of a task it knows device blocks by their names, so blocks of one
 // name confuse it: it would restart the task for nothing, or miss a change.
-var spellings = []string{Device, "gpu-mem", Device + "/", "/gpu-mem", "/gpu-mem/"}
+var spellings = []string{
+	allocator.Device, allocator.DeviceType, allocator.Device + "/", "/" + allocator.DeviceType, "/" + allocator.DeviceType + "/",
+}
 
 // respell gives the device blocks of each task different names. Those that name
 // a GPU stay, and so do those that a numa block names: Nomad refuses a job with a

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"nomad-gpu-mem/allocator/placement"
 )
 
 // Pin is how firmly a group is bound to the places that were planned for it.
@@ -59,40 +61,58 @@ func (p *planning) pin(w *wanted, group *Group) error {
 	}
 	asked := p.askedPin(w)
 	pin := p.choosePin(group, asked)
-	defer w.mark(asked)
-	for i, a := range w.asks {
-		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
-	}
-	if pin == "" || len(group.Places) == 0 {
-		w.confine(nil)
-		return nil
-	}
-	group.Pin = pin
-	if pin != Soft {
-		group.Nodes = distinct(placesOn(group.Places))
-	}
-	if pin == Shortlist {
-		others, err := p.placer.Shortlist(p.request(w), p.options.Shortlist)
+	if pin != "" && len(group.Places) > 0 {
+		others, err := p.others(w, pin)
 		if err != nil {
 			return err
 		}
-		for _, d := range others {
-			group.Nodes = withNode(group.Nodes, d.Node, p.options.Shortlist)
-		}
+		group.pinTo(pin, others, p.options.Shortlist)
 	}
-	if pin != Hard && !isEverywhere(p.job) {
-		w.spec.Affinities = append(w.spec.Affinities, affinities(targetNode, placesOn(group.Places))...)
+	p.bind(w, group)
+	w.mark(asked)
+	return nil
+}
+
+// others returns the places that a shortlist has beside those that were planned.
+func (p *planning) others(w *wanted, pin Pin) ([]placement.Decision, error) {
+	if pin != Shortlist {
+		return nil, nil
+	}
+	return p.placer.Shortlist(p.request(w), p.options.Shortlist)
+}
+
+// pinTo notes the pin and the nodes that it confines the group to: those of its places, and
+// others up to the length of a shortlist.
+func (g *Group) pinTo(pin Pin, others []placement.Decision, length int) {
+	g.Pin = pin
+	if pin != Soft {
+		g.Nodes = distinct(placesOn(g.Places))
+	}
+	for _, d := range others {
+		g.Nodes = withNode(g.Nodes, d.Node, length)
+	}
+}
+
+// bind writes the pin of a group, and the limits of its asks, into the job.
+func (p *planning) bind(w *wanted, group *Group) {
+	for i, a := range w.asks {
+		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
 	}
 	w.confine(group.Nodes)
+	if group.Pin == "" {
+		return
+	}
+	if group.Pin != Hard && !isEverywhere(p.job) {
+		w.spec.Affinities = append(w.spec.Affinities, affinities(targetNode, placesOn(group.Places))...)
+	}
 	for i, a := range w.asks {
 		gpus := gpusOf(group.Places, i)
-		if pin == Hard {
+		if group.Pin == Hard {
 			a.device.Constraints = append(a.device.Constraints, constraint(targetGPU, distinct(gpus)))
 		} else {
 			a.device.Affinities = append(a.device.Affinities, affinities(targetGPU, gpus)...)
 		}
 	}
-	return nil
 }
 
 // askedPin returns the pin that the group should have as soon as it can.

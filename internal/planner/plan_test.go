@@ -53,7 +53,7 @@ func TestPinsAsWritten(t *testing.T) {
 	must.Eq(t, "set_contains_any", group(p).Constraints[0].Operand)
 	must.Eq(t, place.Node, group(p).Affinities[0].RTarget)
 	must.Eq(t, place.Slices[0].GPU, device(p, 0).Affinities[0].RTarget)
-	must.Eq(t, planner.Device, device(p, 0).Name)
+	must.Eq(t, allocator.Device, device(p, 0).Name)
 	must.SliceEmpty(t, device(p, 0).Constraints)
 	must.Eq(t, "shortlist", group(p).Meta[planner.MetaPlanned])
 
@@ -106,7 +106,7 @@ func TestConstraints(t *testing.T) {
 	}{
 		{"of the job", newJob("j", 2, constrained("${meta.rack}", "=", "r1")), nomadtest.UUID(1, 0), ""},
 		{"of the device", newJob("j", 2, asking(of("NVIDIA H100"))), nomadtest.UUID(1, 1), ""},
-		{"by UUID", newJob("j", 2, asking(&api.RequestedDevice{Name: planner.Device + "/" + nomadtest.UUID(1, 1), Count: ptr(uint64(2))})), nomadtest.UUID(1, 1), ""},
+		{"by UUID", newJob("j", 2, asking(&api.RequestedDevice{Name: allocator.Device + "/" + nomadtest.UUID(1, 1), Count: ptr(uint64(2))})), nomadtest.UUID(1, 1), ""},
 		{"bare name", newJob("j", 2, constrained("${meta.rack}", "=", "r1"), asking(&api.RequestedDevice{Name: "gpu-mem"})), nomadtest.UUID(1, 0), ""},
 		{"size", newJob("j", 23), nomadtest.UUID(1, 1), ""},
 		{"nowhere", newJob("j", 80), "", "80 units are wanted"},

@@ -5,6 +5,7 @@ package planner
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"github.com/hashicorp/nomad/api"
@@ -54,6 +55,26 @@ type wanted struct {
 }
 
 func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
+	p, err := readPlanning(job, cluster, options)
+	if err != nil {
+		return nil, err
+	}
+	freed := map[string]bool{}
+	for _, w := range p.wanted {
+		for _, alloc := range w.live {
+			freed[alloc.ID] = w.replaces()
+			if w.kept && lives(alloc) {
+				p.used = append(p.used, use{node: alloc.NodeID, group: alloc.TaskGroup})
+			}
+		}
+	}
+	p.placer = newPlacer(job, cluster, options, freed)
+	p.placer.Learn(cluster.demand())
+	return p, nil
+}
+
+// readPlanning reads what the groups of a job want. It does not look at the nodes.
+func readPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
 	if options.Shortlist == 0 {
 		options.Shortlist = DefaultShortlist
 	}
@@ -61,32 +82,29 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 	if limit := cluster.NodeLimit; limit > 0 && limit < options.Shortlist {
 		p.options.Shortlist, p.limited = limit, true // of a longer list Nomad might not see the planned node
 	}
-	freed := map[string]bool{}
 	for _, group := range job.TaskGroups {
 		w, err := p.read(group)
 		if err != nil {
 			return nil, err
 		}
-		if w == nil {
-			continue
-		}
-		for _, alloc := range w.live {
-			freed[alloc.ID] = w.replaces()
-			if w.kept && lives(alloc) {
-				p.used = append(p.used, use{node: alloc.NodeID, group: alloc.TaskGroup})
-			}
-		}
-		p.wanted = append(p.wanted, w)
-	}
-	p.placer = placement.New(options.Policy, seed(job))
-	p.placer.Learn(cluster.demand())
-	view := newPicture(cluster, job, freed)
-	for _, n := range cluster.Nodes {
-		if node := view.node(n); len(node.GPUs) > 0 {
-			p.placer.SetNode(node)
+		if w != nil {
+			p.wanted = append(p.wanted, w)
 		}
 	}
 	return p, nil
+}
+
+// newPlacer returns a placer of the nodes that have GPUs. The units of freed allocations
+// count as free.
+func newPlacer(job *api.Job, cluster Cluster, options Options, freed map[string]bool) *placement.Placer {
+	placer := placement.New(options.Policy, seed(job))
+	view := newPicture(cluster, job, freed)
+	for _, n := range cluster.Nodes {
+		if node := view.node(n); len(node.GPUs) > 0 {
+			placer.SetNode(node)
+		}
+	}
+	return placer
 }
 
 // emptied is the planning of the same job on nodes on which nothing runs, of
@@ -115,11 +133,9 @@ var tightest = placement.Policy{Weights: placement.Weights{placement.Remainder: 
 
 // seed makes equal jobs go to equal places: what plan says is what run does.
 func seed(job *api.Job) uint64 {
-	var hash uint64 = 14695981039346656037 // FNV-1a
-	for _, c := range []byte(*job.Namespace + "/" + *job.ID) {
-		hash = (hash ^ uint64(c)) * 1099511628211
-	}
-	return hash
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(*job.Namespace + "/" + *job.ID)) // a hash takes everything
+	return hash.Sum64()
 }
 
 // canaries is how many instances of a new version Nomad starts beside those that run,

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/internal/planner"
 	"nomad-gpu-mem/internal/planner/nomadtest"
 )
@@ -86,11 +87,11 @@ func TestNamesThatANumaBlockHasStay(t *testing.T) {
 		names, want  []string
 		withoutBlock bool
 	}{
-		{numa: []string{planner.Device}, names: []string{planner.Device, planner.Device}, want: []string{planner.Device, planner.Device}},
+		{numa: []string{allocator.Device}, names: []string{allocator.Device, allocator.Device}, want: []string{allocator.Device, allocator.Device}},
 		{numa: []string{"gpu-mem"}, names: []string{"gpu-mem"}, want: []string{"gpu-mem"}},
-		{numa: []string{planner.Device}, names: []string{"gpu-mem", "gpu-mem", planner.Device}, want: []string{"gpu-mem", "nvidia/gpu-mem/", planner.Device}},
-		{names: []string{planner.Device, planner.Device}, want: []string{planner.Device, "gpu-mem"}},
-		{withoutBlock: true, names: []string{planner.Device, planner.Device}, want: []string{planner.Device, "gpu-mem"}},
+		{numa: []string{allocator.Device}, names: []string{"gpu-mem", "gpu-mem", allocator.Device}, want: []string{"gpu-mem", "nvidia/gpu-mem/", allocator.Device}},
+		{names: []string{allocator.Device, allocator.Device}, want: []string{allocator.Device, "gpu-mem"}},
+		{withoutBlock: true, names: []string{allocator.Device, allocator.Device}, want: []string{allocator.Device, "gpu-mem"}},
 	} {
 		var asks []*api.RequestedDevice
 		for _, name := range c.names {

@@ -15,6 +15,7 @@ import (
 
 	"nomad-gpu-mem/allocator/placement"
 	"nomad-gpu-mem/allocator/profile"
+	"nomad-gpu-mem/internal/words"
 )
 
 // Shortage says why instances of a group fit nowhere, and by how much.
@@ -52,7 +53,7 @@ func (p *planning) shortage(w *wanted, instances int) Shortage {
 		}
 	}
 	for _, reason := range byCount(reasons) {
-		s.Why = append(s.Why, fmt.Sprintf("%s: %s", counted(reasons[reason], "node"), reason))
+		s.Why = append(s.Why, fmt.Sprintf("%s: %s", words.Count(reasons[reason], "node"), reason))
 	}
 	if len(s.Why) == 0 {
 		s.Why = append(s.Why, "no node offers GPU memory")
@@ -158,7 +159,7 @@ func (m miss) String() string {
 			m.ask.task.Name, m.gpu, m.node, m.free, m.of, m.wanted)
 	}
 	return fmt.Sprintf("task %q: %s short; the nearest is GPU %s on %s, with %d of %d units free where %d are wanted",
-		m.ask.task.Name, counted(m.wanted-m.free, "unit"), m.gpu, m.node, m.free, m.of, m.wanted)
+		m.ask.task.Name, words.Count(m.wanted-m.free, "unit"), m.gpu, m.node, m.free, m.of, m.wanted)
 }
 
 func areUnits(n int) string {
@@ -173,11 +174,4 @@ func byCount(reasons map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
 		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
 	})
-}
-
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

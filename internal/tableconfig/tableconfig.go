@@ -9,8 +9,12 @@ package tableconfig
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/schema"
 )
 
 // The stores that a table can be kept in.
@@ -21,9 +25,8 @@ const (
 
 // Defaults of the options.
 const (
-	DefaultStore  = StoreConsul
-	DefaultPrefix = "gpu-mem"
-	DefaultPath   = "/var/lib/nomad-gpu-mem/table.json"
+	DefaultStore = StoreConsul
+	DefaultPath  = "/var/lib/nomad-gpu-mem/table.json"
 )
 
 // Config says where the table is.
@@ -50,27 +53,23 @@ type Config struct {
 
 // Default returns the configuration of an absent table block.
 func Default() Config {
-	return Config{Store: DefaultStore, Prefix: DefaultPrefix, Path: DefaultPath}
+	return Config{Store: DefaultStore, Prefix: allocator.DefaultPrefix, Path: DefaultPath}
 }
 
 // Spec is the schema of the table block's body.
 func Spec() *hclspec.Spec {
-	all := map[string]*hclspec.Spec{
-		"store":  withDefault("store", DefaultStore),
-		"prefix": withDefault("prefix", DefaultPrefix),
-		"path":   withDefault("path", DefaultPath),
+	fields := []schema.Field{
+		schema.Default(schema.Text("store"), strconv.Quote(DefaultStore)),
+		schema.Default(schema.Text("prefix"), strconv.Quote(allocator.DefaultPrefix)),
+		schema.Default(schema.Text("path"), strconv.Quote(DefaultPath)),
 	}
 	for _, name := range []string{
 		"address", "token", "token_file", "ca_file", "cert_file", "key_file", "tls_server_name",
 		"namespace", "partition", "datacenter",
 	} {
-		all[name] = hclspec.NewAttr(name, "string", false)
+		fields = append(fields, schema.Text(name))
 	}
-	return hclspec.NewObject(all)
-}
-
-func withDefault(name, value string) *hclspec.Spec {
-	return hclspec.NewDefault(hclspec.NewAttr(name, "string", false), hclspec.NewLiteral(fmt.Sprintf("%q", value)))
+	return schema.Object(fields...)
 }
 
 // WithDefaults fills what is empty: Nomad leaves a block that is not there

@@ -5,6 +5,7 @@ package live_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,9 @@ func (w *world) Plan(ctx context.Context, job *api.Job, options planner.Options)
 
 func document(t *testing.T, job *api.Job) *planner.Document {
 	t.Helper()
-	d, err := planner.NewDocument(job)
+	data, err := json.Marshal(job)
+	must.NoError(t, err)
+	d, err := planner.ReadJob(data)
 	must.NoError(t, err)
 	return d
 }
@@ -61,7 +64,7 @@ func gpu() nomadtest.GPU { return nomadtest.GPU{Model: "NVIDIA A10", Units: 22, 
 func job(id string, units, count int) *api.Job {
 	task := api.NewTask("main", "gpu-docker")
 	amount := uint64(units)
-	task.Resources = &api.Resources{Devices: []*api.RequestedDevice{{Name: planner.Device, Count: &amount}}}
+	task.Resources = &api.Resources{Devices: []*api.RequestedDevice{{Name: allocator.Device, Count: &amount}}}
 	return api.NewServiceJob(id, id, "global", 50).AddTaskGroup(api.NewTaskGroup("group", count).AddTask(task))
 }
 

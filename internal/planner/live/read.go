@@ -134,7 +134,7 @@ func (s *Site) readNode(ctx context.Context, id string) (*structs.Node, error) {
 
 func hasGPUs(r *structs.NodeResources) bool {
 	return r != nil && slices.ContainsFunc(r.Devices, func(d *structs.NodeDeviceResource) bool {
-		return d.Vendor+"/"+d.Type == planner.Device
+		return d.Vendor+"/"+d.Type == allocator.Device
 	})
 }
 

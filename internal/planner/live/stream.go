@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/structs"
+
+	"nomad-gpu-mem/internal/pause"
 )
 
 // errStreamEnded is returned for an event stream that Nomad has ended.
@@ -19,7 +21,7 @@ var errStreamEnded = errors.New("Nomad has ended the event stream")
 // remembers a limited number of events. It fails if Nomad refuses the stream from the
 // start.
 func (w *watcher) listen(ctx context.Context, index uint64) error {
-	pause := w.backoff()
+	retry := w.backoff()
 	for first := true; ; first = false {
 		last, err := w.stream(ctx, index, !first)
 		if ctx.Err() != nil {
@@ -30,10 +32,10 @@ func (w *watcher) listen(ctx context.Context, index uint64) error {
 		}
 		if last != index {
 			index = last
-			pause.Reset()
+			retry.Reset()
 		}
 		w.how.Trouble(asked("read the event stream", err))
-		if !sleep(ctx, pause.NextBackOff()) {
+		if pause.For(ctx, retry.NextBackOff()) != nil {
 			return nil
 		}
 	}

@@ -14,7 +14,9 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sync/errgroup"
 
+	"nomad-gpu-mem/internal/pause"
 	"nomad-gpu-mem/internal/planner"
+	"nomad-gpu-mem/internal/tellonce"
 )
 
 // Watching is how Watch works.
@@ -43,7 +45,7 @@ func (s *Site) Watch(ctx context.Context, options planner.Options, how Watching)
 	if err != nil {
 		return asked("list the jobs", err)
 	}
-	w := &watcher{site: s, options: options, how: how, agenda: newAgenda(), rests: map[jobKey]rest{}, said: map[jobKey]string{}}
+	w := &watcher{site: s, options: options, how: how, agenda: newAgenda(), rests: map[jobKey]rest{}, said: map[jobKey]tellonce.Last{}}
 	if err := w.pass(ctx, work{all: true}); err != nil {
 		return ended(ctx, err)
 	}
@@ -68,8 +70,8 @@ type watcher struct {
 	how     Watching
 	agenda  *agenda
 
-	rests map[jobKey]rest   // of jobs that got new pins, or an error, and are not known to be healed
-	said  map[jobKey]string // what was last reported of a job that still waits or fails
+	rests map[jobKey]rest          // of jobs that got new pins, or an error, and are not known to be healed
+	said  map[jobKey]tellonce.Last // what was last reported of a job that still waits or fails
 }
 
 // rest keeps a job from being planned again and again: each time that it gets new pins
@@ -82,23 +84,23 @@ type rest struct {
 
 // heal works on the agenda until ctx ends.
 func (w *watcher) heal(ctx context.Context) error {
-	pause := w.backoff()
+	retry := w.backoff()
 	round := time.NewTicker(w.how.Every)
 	defer round.Stop()
 	for {
-		if !w.wait(ctx, round.C) || !sleep(ctx, w.how.Settle) {
+		if !w.wait(ctx, round.C) || pause.For(ctx, w.how.Settle) != nil {
 			return nil
 		}
 		err := w.pass(ctx, w.agenda.take())
 		if err == nil {
-			pause.Reset()
+			retry.Reset()
 			continue
 		}
 		if ended(ctx, err) == nil {
 			return nil
 		}
 		w.how.Trouble(err)
-		if !sleep(ctx, pause.NextBackOff()) {
+		if pause.For(ctx, retry.NextBackOff()) != nil {
 			return nil
 		}
 		w.agenda.add(work{all: true})
@@ -183,10 +185,10 @@ func (w *watcher) isNew(one Replanned) bool {
 		next := min(max(2*last, 2*w.how.Settle), w.how.Every)
 		w.rests[key] = rest{until: time.Now().Add(next), time: next, asked: one.Error != ""}
 	}
-	said := fmt.Sprint(one.Error, one.Why)
-	isNew := one.Changed && !w.how.DryRun || w.said[key] != said
+	said := w.said[key]
+	isNew, _ := said.Note(fmt.Sprint(one.Error, one.Why))
 	w.said[key] = said
-	return isNew
+	return isNew || one.Changed && !w.how.DryRun
 }
 
 // forget drops what is known of jobs that are gone.
@@ -195,24 +197,12 @@ func (w *watcher) forget(stubs []*api.JobListStub) {
 	for _, stub := range stubs {
 		known[keyOf(stub)] = true
 	}
-	maps.DeleteFunc(w.said, func(key jobKey, _ string) bool { return !known[key] })
+	maps.DeleteFunc(w.said, func(key jobKey, _ tellonce.Last) bool { return !known[key] })
 	maps.DeleteFunc(w.rests, func(key jobKey, _ rest) bool { return !known[key] })
 }
 
 func (w *watcher) backoff() *backoff.ExponentialBackOff {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = w.how.Settle, time.Minute
-	return pause
-}
-
-// sleep reports whether the time is over, and not ctx.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = w.how.Settle, time.Minute
+	return retry
 }

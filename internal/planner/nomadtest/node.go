@@ -52,7 +52,7 @@ func Node(number int, gpus ...GPU) *structs.Node {
 }
 
 func device(id string, index int, g GPU) *structs.NodeDeviceResource {
-	d := &structs.NodeDeviceResource{Vendor: "nvidia", Type: "gpu-mem", Name: id, Attributes: map[string]*attributes.Attribute{
+	d := &structs.NodeDeviceResource{Vendor: allocator.DeviceVendor, Type: allocator.DeviceType, Name: id, Attributes: map[string]*attributes.Attribute{
 		"model":       attributes.NewStringAttribute(g.Model),
 		"index":       attributes.NewIntAttribute(int64(index), ""),
 		"units":       attributes.NewIntAttribute(int64(g.Units), ""),

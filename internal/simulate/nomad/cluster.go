@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 	device "github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/placement"
 )
 
@@ -21,8 +22,6 @@ const (
 )
 
 const (
-	vendor     = "nvidia"
-	deviceType = "gpu-mem"
 	driver     = "gpu-docker"
 	datacenter = "dc1"
 )
@@ -64,12 +63,13 @@ func newNode(id string, n placement.Node) (*structs.Node, error) {
 // newGroup is a GPU as the device plugin offers it.
 func newGroup(g placement.GPU, index int) *structs.NodeDeviceResource {
 	group := &structs.NodeDeviceResource{
-		Vendor: vendor, Type: deviceType, Name: g.ID,
+		Vendor: allocator.DeviceVendor, Type: allocator.DeviceType, Name: g.ID,
 		Attributes: map[string]*device.Attribute{
 			"uuid":          device.NewStringAttribute(g.ID),
 			"model":         device.NewStringAttribute(g.Model),
 			"index":         device.NewIntAttribute(int64(index), ""),
 			"units":         device.NewIntAttribute(units, ""),
+			"memory_unit":   device.NewIntAttribute(int64(g.UnitMiB*milliPerUnit), device.UnitMiB),
 			"healthy_units": device.NewIntAttribute(units, ""),
 		},
 	}

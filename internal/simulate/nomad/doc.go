@@ -6,12 +6,11 @@
 //
 // Nodes look as the device plugin makes them, with a device group for each GPU
 // and an instance for each unit; each task of the trace is a service job of its
-// own. A job may carry a pin, which steers the scheduler to the place that a
-// policy has chosen; what Nomad then does is what the policy is told.
+// own. A job may carry the planner's pin, which steers the scheduler to the place
+// that a policy has chosen. The policy then learns where Nomad put the task.
 //
 // Where to look:
 //
-//   - scheduler.go: tasks in, places out
+//   - scheduler.go: tasks in, places out; planner.Pinner pins the jobs
 //   - cluster.go: the nodes; job.go: the jobs
-//   - pin.go: what is written into a job to steer it
 package nomad

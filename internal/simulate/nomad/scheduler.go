@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/nomad/state"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/scheduler"
@@ -30,10 +31,12 @@ func Steered(steering simulate.Steering, pin planner.Pin) simulate.Contender {
 	name := fmt.Sprintf("nomad + %s by %s", pin, steering.Name())
 	return simulate.Contender{Name: name, New: func(t *simulate.Trace, seed uint64) (simulate.Scheduler, error) {
 		s, err := newScheduler(t, seed)
-		if err == nil {
-			s.guide, s.pin = steering.NewGuide(t, seed), pin
+		if err != nil {
+			return nil, err
 		}
-		return s, err
+		options := planner.Options{Policy: steering.Policy, Pin: pin}
+		s.guide, s.pin, s.pinner = steering.NewGuide(t, seed), pin, planner.NewPinner(s.nodes, options)
+		return s, nil
 	}}
 }
 
@@ -42,8 +45,10 @@ type nomad struct {
 	logger  hclog.Logger
 	harness *scheduler.Harness
 	seed    uint64
+	nodes   []*structs.Node
 	guide   *simulate.Guide // nil: without steering
 	pin     planner.Pin
+	pinner  *planner.Pinner // writes the pin
 	running map[int]running
 	ids     map[string]string // Nomad's ID of each node of the trace
 	names   map[string]string // and the other way round
@@ -93,6 +98,7 @@ func (s *nomad) addNode(id string, n placement.Node) error {
 	if kept, err := s.harness.State.NodeByID(nil, id); err != nil || kept == nil {
 		return errors.Join(errors.New("Nomad's state store refuses it"), err)
 	}
+	s.nodes = append(s.nodes, node)
 	return nil
 }
 
@@ -101,20 +107,17 @@ func (s *nomad) addNode(id string, n placement.Node) error {
 func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 	job := newJob(number, task)
 	if s.guide != nil {
-		s.guide.Observe(task.Request)
-		found, err := s.guide.Shortlist(task.Request, places(s.pin))
-		if err != nil {
+		pinned, err := s.steer(job, task)
+		if err != nil || pinned == nil {
 			return false, err
 		}
-		if len(found) == 0 {
-			return false, nil
-		}
-		for i := range found {
-			found[i].Node = s.ids[found[i].Node]
-		}
-		steer(job, s.pin, found)
+		job = pinned
 	}
-	eval, alloc, err := s.schedule(number, job)
+	stored, err := submitted(job)
+	if err != nil {
+		return false, err
+	}
+	eval, alloc, err := s.schedule(number, stored)
 	if err != nil {
 		return false, err
 	}
@@ -127,6 +130,30 @@ func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 		return true, s.guide.Place(r.place)
 	}
 	return true, nil
+}
+
+// steer pins a job to the places that the guide chooses, nil if there is no room. A job that
+// asks for no GPU memory comes back as it is.
+func (s *nomad) steer(job *api.Job, task simulate.Task) (*api.Job, error) {
+	s.guide.Observe(task.Request)
+	if !planner.HasAsks(job) {
+		return job, nil
+	}
+	length := 1
+	if s.pin == planner.Shortlist {
+		length = planner.DefaultShortlist
+	}
+	places, err := s.guide.Shortlist(task.Request, length)
+	if err != nil || len(places) == 0 {
+		return nil, err
+	}
+	for i := range places {
+		places[i].Node = s.ids[places[i].Node]
+		for j := range places[i].Slices {
+			places[i].Slices[j].Units = unitsFor(places[i].Slices[j].Units)
+		}
+	}
+	return s.pinner.Pin(job, places)
 }
 
 // End makes Nomad forget a task, as its garbage collection would.
@@ -175,7 +202,7 @@ func (s *nomad) schedule(number int, job *structs.Job) (evalID string, _ *struct
 func (s *nomad) withdraw(number int, eval string, allocs ...string) error {
 	store := s.harness.State
 	err := store.DeleteEval(s.harness.NextIndex(), []string{eval}, allocs, false)
-	return errors.Join(err, store.DeleteJob(s.harness.NextIndex(), structs.DefaultNamespace, fmt.Sprintf("job-%d", number)))
+	return errors.Join(err, store.DeleteJob(s.harness.NextIndex(), structs.DefaultNamespace, jobID(number)))
 }
 
 // placeOf tells what an allocation holds in the units of the trace. All devices

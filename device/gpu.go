@@ -1,0 +1,159 @@
+// Copyright the nomad-gpu-mem authors
+// SPDX-License-Identifier: MPL-2.0
+
+package device
+
+import (
+	"time"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/internal/nvml"
+)
+
+// gpu is one GPU or MIG instance.
+type gpu struct {
+	nvml.GPU           // the last good reading
+	readAt   time.Time // of that reading
+
+	unitMiB     uint64
+	reservedMiB uint64 // kept back by the driver and by configuration
+	units       int
+
+	// health is why no unit can be used, or empty. Of a refused GPU it is why
+	// the GPU is refused.
+	health   string
+	withheld []withholding // units that cannot be used though the GPU can
+
+	record       record
+	pressure     pressure
+	slices       []slice
+	unmanagedMiB uint64
+}
+
+func (g gpu) id() allocator.GPUID { return allocator.GPUID(g.UUID) }
+
+// unhealthy returns the units that Nomad must not place tasks on.
+func (g gpu) unhealthy() allocator.UnitSet {
+	var units allocator.UnitSet
+	if g.health != "" {
+		for unit := range g.units {
+			units = append(units, unit)
+		}
+		return units
+	}
+	for _, w := range g.withheld {
+		units = units.Union(w.units)
+	}
+	return units
+}
+
+// healthyUnits is how many units Nomad may place tasks on.
+func (g gpu) healthyUnits() int { return g.units - len(g.unhealthy()) }
+
+// sellableMiB is the memory that is made into units.
+func (g gpu) sellableMiB() uint64 { return beyond(g.Memory.TotalMiB, g.reservedMiB) }
+
+// unusable keeps what is known of a GPU and says why it cannot be used.
+func (g gpu) unusable(reason string) gpu {
+	g.health, g.withheld = reason, nil
+	return g
+}
+
+// failing is unusable by the GPU's own fault.
+func (g gpu) failing(reason string) gpu {
+	g.record = g.record.failed(reason, unreadable)
+	return g.unusable(reason)
+}
+
+// blamed counts a critical Xid that came with this reading, whatever else the reading
+// says of the GPU: NVML reports each Xid once.
+func (g gpu) blamed(xids []noted) gpu {
+	if xid, failed := firstCritical(xids, g.GPU); failed {
+		g.record = g.record.failed(xid.String(), reported)
+	}
+	return g
+}
+
+// judge decides whether a GPU that can be read can be used.
+func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
+	switch xid, failed := firstCritical(xids, g.GPU); {
+	case failed:
+		g.record = g.record.failed(xid.String(), reported)
+	case wantsRecovery(g.GPU):
+		g.record = g.record.failed(recovery(g.GPU), reported)
+	default:
+		g.record = g.record.well(now, set.probation)
+	}
+	switch reason := defect(g.GPU); {
+	case reason != "":
+		g.health = reason
+	case g.record.fault != "":
+		g.health = g.record.reason(set.probation)
+	case held.stuck() != "":
+		g.health = held.stuck()
+	case held.faults.Rest(now) != "":
+		g.health = held.faults.Rest(now)
+	case held.spoilt:
+		g.health = "its claims in the allocation table cannot be read, so no task can start on it; `nomad-gpu-mem doctor` says why"
+	case held.cordon != nil:
+		g.health = cordoned(*held.cordon)
+	default:
+		g.health = ""
+	}
+}
+
+// maxReason is how many characters of a cordon's reason Nomad is told: it keeps them
+// once for each unit. The table has the rest.
+const maxReason = 200
+
+func cordoned(c allocator.Cordon) string {
+	if c.Reason == "" {
+		return "cordoned"
+	}
+	if reason := []rune(c.Reason); len(reason) > maxReason {
+		return "cordoned: " + string(reason[:maxReason]) + "…"
+	}
+	return "cordoned: " + c.Reason
+}
+
+// account finds out who uses the GPU and withholds what cannot be sold.
+func (g *gpu) account(held holdings, sellable int, r reading, own gpuSettings) {
+	now := occupy(g.GPU, g.unitMiB, held, r.users)
+	g.slices = withPeaks(now.slices, g.slices)
+	if !now.uncertain {
+		g.unmanagedMiB = now.unmanagedMiB
+	}
+	switch {
+	case own.allowUnmanaged:
+		g.pressure = pressure{}
+	case !now.uncertain && !r.between:
+		spare := beyond(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
+		g.pressure = g.pressure.after(now.unmanagedMiB, spare, g.unitMiB)
+	}
+	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.outsideNomad())
+}
+
+// withPeaks carries over the most that each slice was seen to use.
+func withPeaks(now, before []slice) []slice {
+	for i := range now {
+		now[i].peakMiB = max(now[i].peakMiB, now[i].usedMiB)
+		for _, old := range before {
+			if old.key == now[i].key {
+				now[i].peakMiB = max(now[i].peakMiB, old.peakMiB)
+			}
+		}
+	}
+	return now
+}
+
+// driverReserve is what the driver keeps for itself, as far as it tells.
+func driverReserve(m *nvml.Memory) uint64 {
+	if m == nil || m.ReservedMiB == nil {
+		return 0
+	}
+	return *m.ReservedMiB
+}
+
+// reservedMiB is what cannot be sold. Without the second version of NVML's
+// memory call, what the driver keeps for itself is not known.
+func reservedMiB(m *nvml.Memory, own gpuSettings) uint64 { return driverReserve(m) + own.reservedMiB }
