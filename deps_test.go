@@ -19,8 +19,10 @@ const module = "nomad-gpu-mem"
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
 	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/tableconfig", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/tableconfig", "internal/version"},
+	"driver":                      {"allocator", "driver/docker", "driver/logpipe", "driver/staging", "driver/taskfile", "internal/boot", "internal/tableconfig", "internal/version"},
 	"driver/docker":               {},
+	"driver/logpipe":              {"driver/docker", "driver/taskfile"},
+	"driver/logpipe/logpipetest":  {},
 	"driver/staging":              {"driver/taskfile"},
 	"driver/taskfile":             {},
 	"internal/doctor":             {"allocator"},

@@ -21,7 +21,6 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/driver/docker"
-	"nomad-gpu-mem/driver/logpipe/logpipetest"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
 )

@@ -1,15 +1,15 @@
 package driver
 
 import (
-	"io"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
