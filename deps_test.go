@@ -22,9 +22,12 @@ const module = "nomad-gpu-mem"
 // allocator, and a package that is not here may not exist.
 var ownImports = map[string][]string{
 	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
-	"driver":                      {"allocator", "driver/docker", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
-	"driver/docker":               {"internal/pause"},
+	"driver":                      {"allocator", "driver/docker", "driver/logpipe", "driver/statefile", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"driver/docker":               {"driver/statefile", "internal/pause"},
+	"driver/logpipe":              {"driver/docker", "driver/statefile", "driver/taskfile", "internal/pause"},
+	"driver/logpipe/logpipetest":  {},
 	"driver/staging":              {"driver/taskfile"},
+	"driver/statefile":            {},
 	"driver/taskfile":             {},
 	"internal/doctor":             {"allocator"},
 	"internal/cli":                {"allocator", "allocator/placement", "allocator/profile", "internal/doctor", "internal/pause", "internal/planner", "internal/planner/live", "internal/planner/webhook", "internal/quantity", "internal/simulate", "internal/simulate/nomad", "internal/status", "internal/tableconfig", "internal/version", "internal/words"},

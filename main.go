@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"nomad-gpu-mem/driver"
+	"nomad-gpu-mem/driver/logpipe"
 )
 
 func main() { os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:])) }
@@ -48,7 +48,7 @@ func run(name string, args []string) int {
 		}
 		serveDriver(options)
 	case holderRole:
-		if err := driver.Hold(args); err != nil {
+		if err := logpipe.Serve(args); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

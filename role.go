@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/base"
 
-	"nomad-gpu-mem/driver"
+	"nomad-gpu-mem/driver/logpipe"
 )
 
 // role is what a process of this program is for.
@@ -32,7 +32,7 @@ const (
 // Nomad started, and the command line started by Nomad, are mistakes: the error
 // says what to do.
 func roleOf(name string, byNomad bool) (role, error) {
-	if name == driver.HolderName {
+	if name == logpipe.ProcessName {
 		return holderRole, nil
 	}
 	plugin, isPlugin := map[string]role{deviceName: deviceRole, driverName: driverRole}[name]

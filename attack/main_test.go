@@ -10,14 +10,14 @@ import (
 	"syscall"
 	"testing"
 
-	"nomad-gpu-mem/driver"
+	"nomad-gpu-mem/driver/logpipe"
 )
 
 // The driver starts this program once more, to hold log pipes open.
 func TestMain(m *testing.M) {
-	if os.Args[0] == driver.HolderName {
+	if os.Args[0] == logpipe.ProcessName {
 		code := 0
-		if err := driver.Hold(os.Args[1:]); err != nil {
+		if err := logpipe.Serve(os.Args[1:]); err != nil {
 			code = 1
 		}
 		syscall.Exit(code) // os.Exit would sleep a second first, for the race detector

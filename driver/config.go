@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/internal/quantity"
 	"nomad-gpu-mem/internal/tableconfig"
 )
@@ -165,9 +166,8 @@ func (s *settings) validate() error {
 		return fmt.Errorf(`gpu_injection = %q is not one of "auto", "runtime" and "cdi"`, s.GPUInjection)
 	case !filepath.IsAbs(s.StateDir):
 		return fmt.Errorf("state_dir = %q is not an absolute path", s.StateDir)
-	case len(filepath.Join(s.StateDir, holderSocket)) > maxSocketPath:
-		return fmt.Errorf("state_dir = %q is too long for the socket %s in it: the most is %d bytes",
-			s.StateDir, holderSocket, maxSocketPath-len("/"+holderSocket))
+	case logpipe.CheckStateDir(s.StateDir) != nil:
+		return logpipe.CheckStateDir(s.StateDir)
 	case s.InfraImage == "":
 		return fmt.Errorf(`infra_image = "" names no image: leave the key out for the default`)
 	case !isEndpoint(s.Endpoint):

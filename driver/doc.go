@@ -28,7 +28,7 @@
 //	custody.go  tenancy.go            who looks after an attempt: in this process, and on this node
 //	orphans.go  sweep.go  sandboxes.go   what nobody looks after; stuck.go: what cannot be ended
 //	reconcile.go  home.go  remarks.go   what the table says of this node's GPUs, against what runs
-//	logs.go  checkpoint.go  fifo.go   output into Nomad's pipes; holder.go  hold.go: the process that keeps them open
+//	logs.go                           output into Nomad's pipes, which package logpipe writes and keeps open
 //	cpuset.go                         the CPUs that tasks share with each other
 //	images.go  imagenotes.go          images: brought for a task, removed when nobody uses them
 //	exec.go  stats.go  events.go  fingerprint.go  enginepid.go   one family of calls each

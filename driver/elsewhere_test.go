@@ -11,6 +11,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 // elsewhere puts another, empty engine in the place of the one that runs the tasks, and
@@ -60,14 +61,14 @@ func TestEngineIsAnotherUnderATask(t *testing.T) {
 	w := newWorld(t)
 	d := w.boot()
 	task := w.task(``, slice(gpuA, 3))
-	task.StdoutPath = mkfifo(t)
-	logs := collect(t, task.StdoutPath)
+	task.StdoutPath = logpipetest.Mkfifo(t)
+	logs := logpipetest.Collect(t, task.StdoutPath)
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	results, err := d.WaitTask(t.Context(), task.ID)
 	must.NoError(t, err)
 	w.engine.say("c1", "before")
-	eventually(t, func() bool { return logs.got() == "before\n" })
+	eventually(t, func() bool { return logs.Got() == "before\n" })
 
 	back := w.elsewhere()
 	eventually(t, func() bool { return d.told("Nothing is known of the task until its Docker engine is back") })
@@ -75,7 +76,7 @@ func TestEngineIsAnotherUnderATask(t *testing.T) {
 	must.SliceLen(t, 1, w.claims())
 	back()
 	w.engine.say("c1", "after")
-	eventually(t, func() bool { return logs.got() == "before\nafter\n" })
+	eventually(t, func() bool { return logs.Got() == "before\nafter\n" })
 	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
 	must.Eq(t, 143, (<-results).ExitCode)
 	must.NoError(t, d.DestroyTask(task.ID, false))

@@ -19,6 +19,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/statefile"
 )
 
 // home is what is known of the node that the plugin works on. Nobody tells a task driver
@@ -63,7 +64,7 @@ func readNodeID(path string) (allocator.NodeID, error) {
 	if !bytes.HasPrefix(text, []byte("{")) {
 		return allocator.NodeID(strings.TrimSpace(string(text))), nil
 	}
-	if err := checkVersion(path, text); err != nil {
+	if err := statefile.CheckVersion(path, text); err != nil {
 		return "", err
 	}
 	var saved nodeIDText
@@ -75,10 +76,10 @@ func readNodeID(path string) (allocator.NodeID, error) {
 
 // writeNodeID replaces the file, unless it is of a newer version.
 func writeNodeID(path string, id allocator.NodeID) error {
-	if err := keepNewer(path); err != nil {
+	if err := statefile.KeepNewer(path); err != nil {
 		return err
 	}
-	text, err := json.Marshal(nodeIDText{recordVersion, id})
+	text, err := json.Marshal(nodeIDText{statefile.Version, id})
 	if err != nil {
 		return err
 	}

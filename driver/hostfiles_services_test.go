@@ -21,6 +21,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 // These tests run hostile jobs on a real engine and then look at the host: at a disk, at files of its own, at its mounts.
@@ -35,7 +37,7 @@ func (w *world) again(task *drivers.TaskConfig, script, hcl string) *drivers.Tas
 }
 
 // attempts runs a script in the container that must not stop at what fails, and returns what it printed.
-func (d *driver) attempts(t *testing.T, w *world, task *drivers.TaskConfig, out *collector) string {
+func (d *driver) attempts(t *testing.T, w *world, task *drivers.TaskConfig, out *logpipetest.Collector) string {
 	t.Helper()
 	_, _, err := d.StartTask(task)
 	if err != nil {
@@ -43,9 +45,9 @@ func (d *driver) attempts(t *testing.T, w *world, task *drivers.TaskConfig, out 
 		return ""
 	}
 	d.ended(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "done\n") })
-	t.Log(out.got())
-	return out.got()
+	eventually(t, func() bool { return strings.Contains(out.Got(), "done\n") })
+	t.Log(out.Got())
+	return out.Got()
 }
 
 // disk is a block device of the host with known content, and its number.
@@ -76,11 +78,11 @@ func TestServiceNoTaskWritesToADisk(t *testing.T) {
 	must.FileNotExists(t, node, must.Sprint("the task wrote to its own directory"))
 	must.NoError(t, unix.Mknod(node, unix.S_IFBLK|0o666, int(number))) // as a task of an earlier version could
 	next := w.again(task, `echo one; echo two; echo done`, ``)
-	next.StdoutPath = mkfifo(t)
+	next.StdoutPath = logpipetest.Mkfifo(t)
 	handle, _, err := d.StartTask(next)
 	must.NoError(t, err)
-	out = collect(t, next.StdoutPath)
-	eventually(t, func() bool { return strings.Contains(out.got(), "done\n") })
+	out = logpipetest.Collect(t, next.StdoutPath)
+	eventually(t, func() bool { return strings.Contains(out.Got(), "done\n") })
 	d.kill()
 	d = w.boot()
 	must.NoError(t, d.RecoverTask(handle))

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"nomad-gpu-mem/driver/statefile"
 )
 
 // imageNotes keeps the IDs of images over restarts, in <state_dir>/images.json. It is
@@ -37,7 +39,7 @@ func (n imageNotes) read() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkVersion(n.path, text); err != nil {
+	if err := statefile.CheckVersion(n.path, text); err != nil {
 		return nil, err
 	}
 	var notes imageNotesText
@@ -49,10 +51,10 @@ func (n imageNotes) read() ([]string, error) {
 
 // write replaces the notes, unless they are of a newer version.
 func (n imageNotes) write(images iter.Seq[string]) error {
-	if err := keepNewer(n.path); err != nil {
+	if err := statefile.KeepNewer(n.path); err != nil {
 		return err
 	}
-	text, err := json.Marshal(imageNotesText{recordVersion, slices.Sorted(images)})
+	text, err := json.Marshal(imageNotesText{statefile.Version, slices.Sorted(images)})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(n.path), 0o700)
 	}

@@ -62,7 +62,7 @@ func TestServiceContainerSeesItsGPUsOnly(t *testing.T) {
 				task.Env[visibleDevices] = "all" // as a template would set it
 				d.run(t, task)
 				d.ended(t, task)
-				eventually(t, func() bool { return out.got() == c.nodes })
+				eventually(t, func() bool { return out.Got() == c.nodes })
 			})
 		}
 	}
@@ -84,7 +84,7 @@ func TestServiceCDINeedsNoRuntime(t *testing.T) {
 	task, out := w.script(`ls /dev | grep '^nvidia[0-9]'; echo $NVIDIA_VISIBLE_DEVICES $GPU_MEM_UUIDS; sleep 300`, ``, slice(first, 1))
 	d.run(t, task)
 	want := fmt.Sprintf("nvidia0\nvoid %s\n", first)
-	eventually(t, func() bool { return out.got() == want })
+	eventually(t, func() bool { return out.Got() == want })
 	must.Eq(t, "runc", dockerCommand(t, "inspect", "--format", "{{.HostConfig.Runtime}}", containerName(task)))
 }
 

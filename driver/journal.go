@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/statefile"
 )
 
 // journal remembers, over restarts of the plugin and of the machine, which attempts
@@ -78,10 +79,10 @@ type attemptText struct {
 
 // write replaces the record of an attempt, unless that is of a newer version.
 func (j journal) write(a attempt) error {
-	if err := keepNewer(j.path(a.ID)); err != nil {
+	if err := statefile.KeepNewer(j.path(a.ID)); err != nil {
 		return err
 	}
-	text, err := json.Marshal(attemptText{recordVersion, a})
+	text, err := json.Marshal(attemptText{statefile.Version, a})
 	if err == nil {
 		err = os.MkdirAll(j.dir, 0o700)
 	}
@@ -138,7 +139,7 @@ func isRecord(name string) bool { return filepath.Ext(name) == ".json" }
 
 // remove forgets an attempt; one that is not there is fine. A record of a newer version stays, and list reports it.
 func (j journal) remove(id string) error {
-	if keepNewer(j.path(id)) != nil {
+	if statefile.KeepNewer(j.path(id)) != nil {
 		return nil
 	}
 	if err := os.Remove(j.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -200,7 +201,7 @@ func readAttempt(path string) (a attempt, err error) {
 	if err != nil {
 		return a, err
 	}
-	if err := checkVersion(path, text); err != nil {
+	if err := statefile.CheckVersion(path, text); err != nil {
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {

@@ -50,7 +50,7 @@ func TestServiceImageFromAnArchive(t *testing.T) {
 	images := anyImages(t, "")
 
 	d.run(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "written") })
+	eventually(t, func() bool { return strings.Contains(out.Got(), "written") })
 	loaded := dockerCommand(t, "inspect", "--format", "{{.Image}}", containerName(task)) // the same ID, but for containerd's image store
 	must.StrNotContains(t, images, loaded)
 	must.Eq(t, "", anyImages(t, name), must.Sprint("an archive names nothing"))
@@ -74,7 +74,7 @@ func TestServiceArchiveOfAnothersImage(t *testing.T) {
 	t.Cleanup(func() { dockerCommand(t, "image", "rm", name) })
 
 	d.run(t, task)
-	eventually(t, func() bool { return out.got() == "started\n" })
+	eventually(t, func() bool { return out.Got() == "started\n" })
 	must.Eq(t, others, dockerCommand(t, "image", "inspect", "--format", "{{.Id}}", name))
 	must.NotEq(t, others, dockerCommand(t, "inspect", "--format", "{{.Image}}", containerName(task)))
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/internal/pause"
 )
 
@@ -28,12 +29,12 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		_ = endBuiltinLogger(h.logger)
 		return
 	}
-	saved, position, err := s.keeper.checkpoints.open(h.task.ID, h.container)
+	saved, position, err := s.keeper.checkpoints.Open(h.task.ID, h.container)
 	if err != nil {
 		p.logger.Warn("logs are copied from their beginning", "task_id", h.task.ID, "error", err)
 	}
 	if saved != nil {
-		defer saved.close()
+		defer saved.Close()
 	}
 	c := &logCopier{
 		plugin:     p,
@@ -41,9 +42,9 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		engine:     s.engine,
 		checkpoint: saved,
 		position:   position,
-		holder:     s.holder,
-		stdout:     &fifo{path: h.task.StdoutPath, dir: h.task.AllocDir},
-		stderr:     &fifo{path: h.task.StderrPath, dir: h.task.AllocDir},
+		keeper:     s.pipes,
+		stdout:     &logpipe.Pipe{Path: h.task.StdoutPath, Dir: h.task.AllocDir},
+		stderr:     &logpipe.Pipe{Path: h.task.StderrPath, Dir: h.task.AllocDir},
 	}
 	if h.builtin && !c.takeOverLogs(h.ctx) {
 		return
@@ -61,10 +62,10 @@ type logCopier struct {
 	plugin         *Plugin
 	handle         *handle
 	engine         Containers
-	checkpoint     *checkpoint        // nil if there is no place for it
-	position       docker.LogPosition // what the pipes have taken
-	holder         *holder
-	stdout, stderr *fifo
+	checkpoint     *logpipe.Checkpoint // nil if there is no place for it
+	position       docker.LogPosition  // what the pipes have taken
+	keeper         *logpipe.Keeper
+	stdout, stderr *logpipe.Pipe
 }
 
 // run copies until there will be no more output, or until ctx ends. Only in the
@@ -83,24 +84,24 @@ func (c *logCopier) run(ctx context.Context) {
 
 // openPipes waits for Nomad's log collector.
 func (c *logCopier) openPipes(ctx context.Context) bool {
-	for c.stdout.open() != nil || c.stderr.open() != nil {
+	for c.stdout.Open() != nil || c.stderr.Open() != nil {
 		if pause.For(ctx, c.plugin.pace.retry) != nil {
 			return false
 		}
 	}
-	if err := c.holder.hold(c.handle.task.ID, c.stdout.file, c.stderr.file); err != nil {
+	if err := c.keeper.Hold(c.handle.task.ID, c.stdout.File(), c.stderr.File()); err != nil {
 		c.plugin.logger.Warn("a task's log would end with this plugin", "task_id", c.handle.task.ID, "error", err)
 	}
 	return true
 }
 
 func (c *logCopier) closePipes() {
-	c.stdout.close()
-	c.stderr.close()
+	c.stdout.Close()
+	c.stderr.Close()
 }
 
 func (c *logCopier) releasePipes() {
-	if err := c.holder.release(c.handle.task.ID); err != nil {
+	if err := c.keeper.Release(c.handle.task.ID); err != nil {
 		c.plugin.logger.Debug("a task's log pipes are still held; that ends with Nomad's log collector",
 			"task_id", c.handle.task.ID, "error", err)
 	}
@@ -126,9 +127,9 @@ func (c *logCopier) follow(ctx context.Context) (again bool) {
 
 // sink writes pieces of one stream, and notes them as soon as the pipe has them. Both
 // sinks are called from one goroutine.
-func (c *logCopier) sink(ctx context.Context, to *fifo, mark *docker.LogMark) docker.LineSink {
+func (c *logCopier) sink(ctx context.Context, to *logpipe.Pipe, mark *docker.LogMark) docker.LineSink {
 	return func(at docker.LogMark, data []byte) error {
-		if err := to.write(ctx, data); err != nil {
+		if err := to.Write(ctx, data); err != nil {
 			return err
 		}
 		*mark = at
@@ -141,7 +142,7 @@ func (c *logCopier) saveCheckpoint() {
 	if c.checkpoint == nil {
 		return
 	}
-	if err := c.checkpoint.save(c.position); err != nil {
+	if err := c.checkpoint.Save(c.position); err != nil {
 		c.plugin.logger.Warn("how far logs were copied cannot be saved: they will come twice after a restart of this plugin",
 			"task_id", c.handle.task.ID, "error", err)
 		c.checkpoint = nil

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 // gulp reads a pipe until the test ends, and counts.
@@ -50,7 +52,7 @@ func TestServiceAFloodHoldsNobodyUp(t *testing.T) {
 	w := realWorld(t)
 	d := w.boot()
 	flood, _ := w.script(`exec yes "$(head -c 99 /dev/zero | tr '\0' x)"`, ``)
-	flood.StdoutPath = mkfifo(t)
+	flood.StdoutPath = logpipetest.Mkfifo(t)
 	flooded := gulp(t, flood.StdoutPath)
 	d.run(t, flood)
 	quiet, out := w.script(`while true; do until [ -e /local/ask ]; do sleep 0.02; done; rm /local/ask; echo answer; done`, ``)
@@ -61,7 +63,7 @@ func TestServiceAFloodHoldsNobodyUp(t *testing.T) {
 	for asked := 1; asked <= 5 || flooded.Load() < enough; asked++ {
 		must.NoError(t, os.WriteFile(filepath.Join(quiet.TaskDir().LocalDir, "ask"), nil, 0o600))
 		sent := time.Now()
-		eventually(t, func() bool { return strings.Count(out.got(), "answer\n") == asked })
+		eventually(t, func() bool { return strings.Count(out.Got(), "answer\n") == asked })
 		must.Less(t, 20*time.Second, time.Since(sent))
 	}
 	t.Logf("flood: %d MB/s", flooded.Load()/(1+time.Since(began).Milliseconds())/1000)
@@ -81,10 +83,10 @@ func TestServiceLogsOverRotation(t *testing.T) {
 	d.run(t, task)
 	for r := range rounds {
 		must.NoError(t, os.WriteFile(filepath.Join(task.TaskDir().LocalDir, strconv.Itoa(r)), nil, 0o600))
-		eventually(t, func() bool { return strings.HasSuffix(out.got(), fmt.Sprintf("line %d\n", (r+1)*each)) })
+		eventually(t, func() bool { return strings.HasSuffix(out.Got(), fmt.Sprintf("line %d\n", (r+1)*each)) })
 	}
 	must.True(t, d.ended(t, task).Successful())
-	got := strings.Split(strings.TrimSuffix(out.got(), "\n"), "\n")
+	got := strings.Split(strings.TrimSuffix(out.Got(), "\n"), "\n")
 	for i, line := range got {
 		must.Eq(t, fmt.Sprintf("line %d", i+1), line)
 	}

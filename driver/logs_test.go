@@ -4,79 +4,18 @@
 package driver
 
 import (
-	"io"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
-
-// collector reads a pipe as Nomad's log collector does: until its last writer is
-// gone, and never again after that. It can be ended and replaced.
-type collector struct {
-	path string
-	mu   sync.Mutex
-	text []byte
-	quit chan struct{}
-	done sync.WaitGroup
-}
-
-func collect(t *testing.T, path string) *collector {
-	t.Helper()
-	c := &collector{path: path, quit: make(chan struct{})}
-	c.done.Go(func() {
-		file, err := os.Open(path) // waits for a writer
-		if err != nil {
-			return
-		}
-		defer file.Close()
-		go func() { // a read that waits ends with the file
-			<-c.quit
-			_ = file.SetReadDeadline(time.Now())
-		}()
-		_, _ = io.Copy(c, file)
-		<-c.quit
-	})
-	t.Cleanup(c.end)
-	return c
-}
-
-func (c *collector) Write(data []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.text = append(c.text, data...)
-	return len(data), nil
-}
-
-func (c *collector) end() {
-	select {
-	case <-c.quit:
-		return
-	default:
-		close(c.quit)
-	}
-	if writer, err := os.OpenFile(c.path, os.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
-		defer writer.Close() // a collector that still waits for a writer has one now
-	}
-	c.done.Wait()
-}
-
-func (c *collector) got() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return string(c.text)
-}
-
-func mkfifo(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "pipe")
-	must.NoError(t, syscall.Mkfifo(path, 0o600))
-	return path
-}
 
 // Output goes to Nomad's collector once, over restarts of the plugin.
 func TestLogsOverARestartOfThePlugin(t *testing.T) {
@@ -84,13 +23,13 @@ func TestLogsOverARestartOfThePlugin(t *testing.T) {
 	w := newWorld(t)
 	d := w.boot()
 	task := w.task(``)
-	task.StdoutPath = mkfifo(t)
-	logs := collect(t, task.StdoutPath)
+	task.StdoutPath = logpipetest.Mkfifo(t)
+	logs := logpipetest.Collect(t, task.StdoutPath)
 	handle, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	w.engine.say("c1", "one")
 	w.engine.say("c1", "two")
-	eventually(t, func() bool { return logs.got() == "one\ntwo\n" })
+	eventually(t, func() bool { return logs.Got() == "one\ntwo\n" })
 	d.kill()
 	w.engine.say("c1", "three")
 
@@ -99,7 +38,7 @@ func TestLogsOverARestartOfThePlugin(t *testing.T) {
 	w.engine.say("c1", "four")
 	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
 	must.NoError(t, d.DestroyTask(task.ID, true))
-	eventually(t, func() bool { return logs.got() == "one\ntwo\nthree\nfour\n" })
+	eventually(t, func() bool { return logs.Got() == "one\ntwo\nthree\nfour\n" })
 }
 
 // A collector that restarts loses nothing, and one that is late holds nothing up.
@@ -108,16 +47,16 @@ func TestLogsOverARestartOfTheCollector(t *testing.T) {
 	w := newWorld(t)
 	d := w.boot()
 	task := w.task(``)
-	task.StdoutPath = mkfifo(t)
+	task.StdoutPath = logpipetest.Mkfifo(t)
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err, must.Sprint("no collector yet"))
 	w.engine.say("c1", "one")
-	first := collect(t, task.StdoutPath)
-	eventually(t, func() bool { return first.got() == "one\n" })
-	first.end()
+	first := logpipetest.Collect(t, task.StdoutPath)
+	eventually(t, func() bool { return first.Got() == "one\n" })
+	first.End()
 	w.engine.say("c1", "two")
-	second := collect(t, task.StdoutPath)
-	eventually(t, func() bool { return second.got() == "two\n" })
+	second := logpipetest.Collect(t, task.StdoutPath)
+	eventually(t, func() bool { return second.Got() == "two\n" })
 }
 
 func TestLogsOfAnUnreadableLogDriver(t *testing.T) {
@@ -126,9 +65,42 @@ func TestLogsOfAnUnreadableLogDriver(t *testing.T) {
 	d := w.boot()
 	w.engine.unreadable = true
 	task := w.task(``)
-	task.StdoutPath = mkfifo(t)
-	collect(t, task.StdoutPath)
+	task.StdoutPath = logpipetest.Mkfifo(t)
+	logpipetest.Collect(t, task.StdoutPath)
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	eventually(t, func() bool { return d.told("No logs: the task's log driver cannot be read back") })
+}
+
+// Nothing is opened or made in the task's directory for its logs, whatever the task has put where checkpoints once
+// were, and nothing is left in state_dir when the task has ended.
+func TestLogsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.boot()
+	task := w.task(``)
+	task.StdoutPath = logpipetest.Mkfifo(t)
+	logs := logpipetest.Collect(t, task.StdoutPath)
+	old := filepath.Join(task.TaskDir().Dir, ".gpu-docker-logs.json")
+	must.NoError(t, unix.Mkfifo(old, 0o600)) // to open it would wait for ever
+	_, _, err := d.StartTask(task)
+	must.NoError(t, err)
+	w.engine.say("c1", "one")
+	eventually(t, func() bool { return logs.Got() == "one\n" && len(files(t, filepath.Join(w.stateDir, "logs"))) == 1 })
+	must.Eq(t, []string{".gpu-docker-logs.json", "local"}, files(t, task.TaskDir().Dir))
+	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
+	must.NoError(t, d.DestroyTask(task.ID, true))
+	must.SliceEmpty(t, files(t, filepath.Join(w.stateDir, "logs")))
+}
+
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		must.NoError(t, err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }

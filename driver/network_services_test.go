@@ -63,8 +63,8 @@ func TestServiceGroupNetwork(t *testing.T) {
 		task.DNS = &drivers.DNSConfig{Servers: []string{"10.99.0.53"}}
 		d.run(t, task)
 		must.True(t, d.ended(t, task).Successful())
-		eventually(t, func() bool { return strings.Contains(out.got(), "end\n") })
-		return out.got()
+		eventually(t, func() bool { return strings.Contains(out.Got(), "end\n") })
+		return out.Got()
 	}
 	seen := look(spec, `extra_hosts = ["db:10.99.0.9"]`)
 	for _, want := range []string{"together\n", "10.99.0.1/24", "10.99.0.1 together\n", "10.99.0.9 db\n", "nameserver 10.99.0.53\n"} {
@@ -126,7 +126,7 @@ func TestServiceNetworkModes(t *testing.T) {
 			task, out := w.script(c.script, c.hcl)
 			d.run(t, task)
 			must.True(t, d.ended(t, task).Successful())
-			eventually(t, func() bool { return out.got() == c.want })
+			eventually(t, func() bool { return out.Got() == c.want })
 		})
 	}
 }
@@ -181,6 +181,6 @@ func TestServicePortOfAnEarlierStart(t *testing.T) {
 	second.AllocID, second.AllocDir, second.Resources.Ports = first.AllocID, first.AllocDir, first.Resources.Ports
 	d.run(t, second)
 	must.True(t, d.ended(t, second).Successful())
-	eventually(t, func() bool { return out.got() == "started\n" })
+	eventually(t, func() bool { return out.Got() == "started\n" })
 	noContainer(t, first)
 }

@@ -26,7 +26,7 @@ func TestServiceObserverSeesAllGPUs(t *testing.T) {
 	d.run(t, task)
 	must.SliceEmpty(t, w.claims())
 	must.True(t, d.ended(t, task).Successful())
-	eventually(t, func() bool { return strings.TrimSpace(out.got()) == "2\nutility" })
+	eventually(t, func() bool { return strings.TrimSpace(out.Got()) == "2\nutility" })
 
 	other, _ := w.script(list, `runtime = "nvidia"`)
 	other.Namespace, other.JobID = "default", "gpu-exporter"

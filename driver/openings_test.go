@@ -23,7 +23,7 @@ var openings = map[string]struct {
 	calls  []string
 	reason string
 }{
-	"checkpoint.go": {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadDir", "os.Remove"}, "state_dir"},
+	"logpipe/checkpoint.go": {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadDir", "os.Remove"}, "state_dir"},
 	"staging/area.go": {
 		[]string{"os.Mkdir", "os.MkdirAll", "os.ReadDir", "os.Remove", "os.RemoveAll", "os.WriteFile"}, "state_dir",
 	},
@@ -37,8 +37,8 @@ var openings = map[string]struct {
 	"recordversion.go":     {[]string{"os.ReadFile"}, "state_dir"},
 	"home.go":              {[]string{"os.ReadFile", "renameio.WriteFile"}, "state_dir"},
 	"tenancy.go":           {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadFile", "renameio.WriteFile"}, "state_dir"},
-	"holder.go":            {[]string{"os.MkdirAll", "os.RemoveAll"}, "its socket in state_dir"},
-	"fifo.go":              {[]string{"os.OpenFile"}, "/dev/null"},
+	"logpipe/keeper.go":    {[]string{"os.MkdirAll", "os.RemoveAll"}, "its socket in state_dir"},
+	"logpipe/pipe.go":      {[]string{"os.OpenFile"}, "/dev/null"},
 	"cpuset.go":            {[]string{"os.ReadFile"}, "the cgroup file system"},
 	"gpunodes.go":          {[]string{"filepath.Glob", "os.ReadFile"}, "/proc"},
 	"hostdevices.go":       {[]string{"filepath.WalkDir"}, "/dev"},

@@ -69,15 +69,15 @@ func TestServiceOptionsAreInForce(t *testing.T) {
 	}
 	d.run(t, task)
 	must.True(t, d.ended(t, task).Successful())
-	eventually(t, func() bool { return strings.Contains(out.got(), "ipc=") })
+	eventually(t, func() bool { return strings.Contains(out.Got(), "ipc=") })
 	ipc, err := os.Readlink("/proc/self/ns/ipc")
 	must.NoError(t, err)
-	must.StrNotContains(t, out.got(), ipc)
+	must.StrNotContains(t, out.Got(), ipc)
 	for _, want := range []string{
 		"user=65534:65534 12 dir=/srv host=h\n", "files=1024 oom=500 somaxconn=77\n", "caps=0000000000000001 privileges=1\n",
 		"root=ro logs=ro\n", "copy=ro volume=content\n", "tmpfs=tmpfs null=/dev/n\n",
 		"nameserver 192.0.2.53\n", "search example.org\n", "options ndots:3\n", "1.2.3.4\ta\n", "shm=1024 ",
 	} {
-		must.StrContains(t, out.got(), want)
+		must.StrContains(t, out.Got(), want)
 	}
 }

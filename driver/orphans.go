@@ -81,7 +81,7 @@ func (k *keeper) sweep(ctx context.Context, now time.Time) {
 	if err := k.journal.tidy(now); err != nil {
 		k.logger.Warn("temporary files in state_dir cannot be removed", "error", err)
 	}
-	if err := k.checkpoints.sweep(k.journal.list); err != nil {
+	if err := k.checkpoints.Sweep(k.journal.list); err != nil {
 		k.logger.Warn("log checkpoints of finished tasks cannot be removed from state_dir", "error", err)
 	}
 	if err := k.staging.Sweep(k.journal.list); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/driver/taskfile"
 )
@@ -349,7 +350,7 @@ func TestJournalProbesWithARecord(t *testing.T) {
 	record, err := json.Marshal(attempt{ID: "a", Owner: allocator.Owner{Alloc: "a"}, Begun: time.Now(), Ended: time.Now()})
 	must.NoError(t, err)
 	probe := filepath.Join(j.dir, ".writable")
-	pipe := mkfifo(t)
+	pipe := logpipetest.Mkfifo(t)
 	written, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	must.NoError(t, err)
 	defer written.Close()

@@ -18,6 +18,8 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 // These tests hold, on a real engine, what people know of Nomad's own Docker driver: how
@@ -69,7 +71,7 @@ func TestServiceStopBySignal(t *testing.T) {
 		d := w.boot()
 		task, out := w.script(`trap "exit 130" INT; trap "exit 143" TERM; echo ready; while :; do sleep 0.05; done`, ``)
 		d.run(t, task)
-		eventually(t, func() bool { return strings.Contains(out.got(), "ready") })
+		eventually(t, func() bool { return strings.Contains(out.Got(), "ready") })
 		result := d.stopped(t, task, time.Minute, signal)
 		must.Eq(t, code, result.ExitCode)
 		must.Eq(t, 0, result.Signal)
@@ -85,7 +87,7 @@ func TestServiceDeafTaskIsKilledAfterItsTimeout(t *testing.T) {
 	d := w.boot()
 	task, out := w.script(`trap "" USR1 TERM; echo ready; while :; do sleep 0.05; done`, ``)
 	d.run(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "ready") })
+	eventually(t, func() bool { return strings.Contains(out.Got(), "ready") })
 	began := time.Now()
 	must.Eq(t, 137, d.stopped(t, task, 2*time.Second, "SIGUSR1").ExitCode)
 	must.GreaterEq(t, 2*time.Second, time.Since(began))
@@ -123,12 +125,12 @@ func TestServiceLimitsAreInForce(t *testing.T) {
 	task.Resources.NomadResources.Memory = structs.AllocatedMemoryResources{MemoryMB: 32, MemoryMaxMB: 64}
 	task.Resources.LinuxResources.CPUShares = 300
 	task.Resources.LinuxResources.CpusetCpus = "0"
-	task.StderrPath = mkfifo(t)
-	stderr := collect(t, task.StderrPath)
+	task.StderrPath = logpipetest.Mkfifo(t)
+	stderr := logpipetest.Collect(t, task.StderrPath)
 	d.run(t, task)
 	must.NotEq(t, 0, d.ended(t, task).ExitCode, must.Sprint("a shell that cannot fork ends"))
-	eventually(t, func() bool { return strings.Contains(stderr.got(), "fork") })
-	got := out.got()
+	eventually(t, func() bool { return strings.Contains(stderr.Got(), "fork") })
+	got := out.Got()
 	must.StrContains(t, got, fmt.Sprintf("memory %d\n", 64*mib))
 	must.StrContains(t, got, fmt.Sprintf("reserved %d\n", 32*mib))
 	must.StrContains(t, got, "cpus 0\n")

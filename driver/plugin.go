@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
 )
@@ -62,7 +63,7 @@ type services struct {
 	keeper    *keeper
 	images    *images
 	sandboxes *sandboxes
-	holder    *holder
+	pipes     *logpipe.Keeper
 	staging   *staging.Area
 	hosts     hostsFiles
 	toolkits  toolkits
@@ -161,7 +162,7 @@ func (p *Plugin) serve(s settings) error {
 	}
 	keeper := newKeeper(p.logger, s, engine, table, staging.New(s.StateDir, p.mounts))
 	keeper.tenancy.announce()
-	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), holder: newHolder(s.StateDir), staging: keeper.staging}
+	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: keeper.staging}
 	services.images.resume(time.Now().Add(max(s.imageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.agent.open(time.Now)() // an agent has configured the plugin just now

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/statefile"
 	"nomad-gpu-mem/internal/pause"
 )
 
@@ -83,7 +84,7 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 
 func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
 	if from.Version > handleVersion {
-		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d: %w", from.Version, handleVersion, errNewer)
+		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d: %w", from.Version, handleVersion, statefile.ErrNewer)
 	}
 	if from.Version != handleVersion {
 		return state, fmt.Errorf("the task cannot be recovered: its handle has version %d, this plugin reads %d", from.Version, handleVersion)

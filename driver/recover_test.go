@@ -12,6 +12,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/statefile"
 )
 
 // Another process of the plugin takes up the same container with the same claim.
@@ -141,7 +142,7 @@ func TestRecoverErrors(t *testing.T) {
 	newer := handle.Copy()
 	newer.Version = 2
 	must.ErrorContains(t, d.RecoverTask(newer), "its handle has version 2")
-	must.ErrorContains(t, d.RecoverTask(newer), errNewer.Error())
+	must.ErrorContains(t, d.RecoverTask(newer), statefile.ErrNewer.Error())
 	garbage := handle.Copy()
 	garbage.DriverState = []byte("no msgpack")
 	must.ErrorContains(t, d.RecoverTask(garbage), "its handle cannot be read")

@@ -68,5 +68,5 @@ func TestServiceMACAddress(t *testing.T) {
 	task, out := w.script(`cat /sys/class/net/eth0/address`, `mac_address = "02:68:b3:29:da:98"`)
 	d.run(t, task)
 	must.True(t, d.ended(t, task).Successful())
-	eventually(t, func() bool { return out.got() == "02:68:b3:29:da:98\n" })
+	eventually(t, func() bool { return out.Got() == "02:68:b3:29:da:98\n" })
 }

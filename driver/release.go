@@ -16,6 +16,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/boot"
 	"nomad-gpu-mem/internal/tellonce"
@@ -30,7 +31,7 @@ const settleTimeout = 30 * time.Second
 type keeper struct {
 	logger         hclog.Logger
 	journal        journal
-	checkpoints    checkpoints
+	checkpoints    logpipe.Checkpoints
 	staging        *staging.Area
 	tenancy        *tenancy
 	custody        *custody
@@ -54,7 +55,7 @@ func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, 
 	return &keeper{
 		logger:         logger,
 		journal:        openJournal(s.StateDir),
-		checkpoints:    openCheckpoints(s.StateDir),
+		checkpoints:    logpipe.OpenCheckpoints(s.StateDir),
 		staging:        area,
 		tenancy:        newTenancy(s.StateDir),
 		custody:        newCustody(),
@@ -136,7 +137,7 @@ func (k *keeper) settle(ctx context.Context, a attempt) error {
 		return err
 	}
 	if left == nil {
-		return errors.Join(k.checkpoints.remove(a.ID), k.staging.Remove(a.ID), k.journal.remove(a.ID))
+		return errors.Join(k.checkpoints.Remove(a.ID), k.staging.Remove(a.ID), k.journal.remove(a.ID))
 	}
 	return fmt.Errorf("%w: %w", errNotRemoved, errors.Join(left, k.noteReleased(a)))
 }

@@ -25,6 +25,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 	"nomad-gpu-mem/driver/staging"
 )
 
@@ -49,7 +50,7 @@ func testGPUs(t *testing.T) (first, second allocator.GPUID) {
 }
 
 // script is a task that runs a shell script and whose output is collected.
-func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*drivers.TaskConfig, *collector) {
+func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*drivers.TaskConfig, *logpipetest.Collector) {
 	w.t.Helper()
 	task := w.taskOf(uuid.Generate(), ``, bookings...)
 	config := parseTask(w.t, fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, hcl))
@@ -61,8 +62,8 @@ func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*driv
 	for _, dir := range []string{filepath.Join(dirs.SharedAllocDir, "data"), dirs.LogDir, dirs.SecretsDir} {
 		must.NoError(w.t, os.MkdirAll(dir, 0o755))
 	}
-	task.StdoutPath = mkfifo(w.t)
-	return task, collect(w.t, task.StdoutPath)
+	task.StdoutPath = logpipetest.Mkfifo(w.t)
+	return task, logpipetest.Collect(w.t, task.StdoutPath)
 }
 
 // run starts a task and has it destroyed with the test.
@@ -94,9 +95,9 @@ func TestServiceLifeOfATask(t *testing.T) {
 	must.SliceLen(t, 2, w.claims())
 	must.Eq(t, 3, d.ended(t, task).ExitCode)
 	must.SliceEmpty(t, w.claims())
-	eventually(t, func() bool { return strings.Contains(out.got(), "out\n") })
-	must.StrContains(t, out.got(), "GPU_MEM_LIMIT_MIB=2048,1024\n")
-	must.StrContains(t, out.got(), "GPU_MEM_UNITS=2,1\n")
+	eventually(t, func() bool { return strings.Contains(out.Got(), "out\n") })
+	must.StrContains(t, out.Got(), "GPU_MEM_LIMIT_MIB=2048,1024\n")
+	must.StrContains(t, out.Got(), "GPU_MEM_UNITS=2,1\n")
 	made, err := os.ReadFile(filepath.Join(task.TaskDir().LocalDir, "file"))
 	must.NoError(t, err)
 	must.Eq(t, "made\n", string(made))
@@ -141,7 +142,7 @@ func TestServiceLogsOverARestartOfThePlugin(t *testing.T) {
 	d := w.boot()
 	task, out := w.script(`i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.05; done`, ``)
 	handle, _ := d.run(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "line 10\n") })
+	eventually(t, func() bool { return strings.Contains(out.Got(), "line 10\n") })
 	d.kill()
 	d = w.boot()
 	must.NoError(t, d.RecoverTask(handle))
@@ -151,7 +152,7 @@ func TestServiceLogsOverARestartOfThePlugin(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&want, "line %d\n", i)
 	}
-	eventually(t, func() bool { return out.got() == want.String() })
+	eventually(t, func() bool { return out.Got() == want.String() })
 }
 
 func freePort(t *testing.T) int {
@@ -192,9 +193,9 @@ func TestServiceStatsSignalAndExec(t *testing.T) {
 	d := w.boot()
 	task, out := w.script(`trap 'echo hup' HUP; echo ready; while true; do sleep 0.1; done`, ``)
 	d.run(t, task)
-	eventually(t, func() bool { return strings.Contains(out.got(), "ready") })
+	eventually(t, func() bool { return strings.Contains(out.Got(), "ready") })
 	must.NoError(t, d.SignalTask(task.ID, "SIGHUP"))
-	eventually(t, func() bool { return strings.Contains(out.got(), "hup") })
+	eventually(t, func() bool { return strings.Contains(out.Got(), "hup") })
 
 	stats, err := d.TaskStats(t.Context(), task.ID, 100*time.Millisecond)
 	must.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 // A task that Nomad's own driver started goes on in its container. What it holds is
@@ -78,8 +79,8 @@ func TestTakeOverLogs(t *testing.T) {
 	w := newWorld(t)
 	w.name = BuiltinName
 	task := w.task(``)
-	task.StdoutPath = mkfifo(t)
-	logs := collect(t, task.StdoutPath)
+	task.StdoutPath = logpipetest.Mkfifo(t)
+	logs := logpipetest.Collect(t, task.StdoutPath)
 	logger, ended := builtinLogger(t, task.StdoutPath)
 	handle := w.builtinTask(task, &structs.ReattachConfig{Pid: logger})
 
@@ -92,8 +93,8 @@ func TestTakeOverLogs(t *testing.T) {
 	}
 	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
 	must.NoError(t, d.DestroyTask(task.ID, true))
-	logs.end()
-	must.Eq(t, "before\n", logs.got())
+	logs.End()
+	must.Eq(t, "before\n", logs.Got())
 	w.nothingLeft()
 }
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"nomad-gpu-mem/driver"
+	"nomad-gpu-mem/driver/logpipe"
 )
 
 // restTime is how long the containers have been idle when memory is read.
@@ -85,7 +85,7 @@ func (c *cluster) memory(t *testing.T) memory {
 	for _, pid := range c.processes(t, driverPlugin) {
 		m.plugin += pss(pid)
 	}
-	for _, pid := range append(c.processes(t, driver.HolderName), c.dockerLoggers(t)...) {
+	for _, pid := range append(c.processes(t, logpipe.ProcessName), c.dockerLoggers(t)...) {
 		m.helpers += pss(pid)
 	}
 	return m

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/google/renameio/v2"
+
+	"nomad-gpu-mem/driver/statefile"
 )
 
 // infraPin remembers which image the name of the pause image led to first. Names can be given to other images on the host; the
@@ -34,29 +36,21 @@ type pinnedImage struct {
 	Digests []string `json:"digests,omitempty"` // repository@sha256:...
 }
 
-// pinVersion is the version of the file that is written, and the highest that is read. A file without one is of version 1.
-const pinVersion = 1
-
 // pinnedText is the content of the file.
 type pinnedText struct {
 	Version int `json:"version"`
 	pinnedImage
 }
 
-// errNewerPin is returned for a file of a newer version. It is never overwritten.
-var errNewerPin = errors.New("written by a newer version, upgrade the plugin")
-
-// readPin returns the content of the file. The error matches fs.ErrNotExist if there is none.
+// readPin returns the content of the file. The error matches fs.ErrNotExist if there is none, and statefile.ErrNewer if it is
+// of a newer version: then it is never overwritten.
 func readPin(path string) (pinnedImage, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return pinnedImage{}, err
 	}
-	var head struct {
-		Version int `json:"version"`
-	}
-	if json.Unmarshal(text, &head) == nil && head.Version > pinVersion {
-		return pinnedImage{}, fmt.Errorf("%s: %w: it has version %d, this plugin reads up to %d", path, errNewerPin, head.Version, pinVersion)
+	if err := statefile.CheckVersion(path, text); err != nil {
+		return pinnedImage{}, err
 	}
 	var saved pinnedText
 	err = json.Unmarshal(text, &saved)
@@ -73,7 +67,7 @@ func (p *infraPin) get(name string) (pinned pinnedImage, found bool, err error) 
 	defer p.mu.Unlock()
 	if !p.read && p.path != "" {
 		p.pinned, err = readPin(p.path)
-		if errors.Is(err, errNewerPin) {
+		if errors.Is(err, statefile.ErrNewer) {
 			return pinnedImage{}, false, fmt.Errorf("which pause image was used is not known: %w", err)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +85,7 @@ func (p *infraPin) set(pinned pinnedImage) error {
 	if p.path == "" {
 		return nil
 	}
-	text, err := json.Marshal(pinnedText{pinVersion, pinned})
+	text, err := json.Marshal(pinnedText{statefile.Version, pinned})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(p.path), 0o700)
 	}

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package logpipe
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HolderName is the name of the process that holds log pipes open. A program that
-// serves this plugin must call Hold when it is started under that name.
-const HolderName = "nomad-gpu-mem-log-pipes"
+// ProcessName is the name of the process that holds log pipes open. A program that
+// serves the task driver must call Serve when it is started under that name.
+const ProcessName = "nomad-gpu-mem-log-pipes"
 
-// holder is the plugin's side of a process that holds the writing ends of all tasks'
+// Keeper is the plugin's side of the process that holds the writing ends of all tasks'
 // log pipes open.
 //
 // Nomad's log collector reads a pipe until its last writer is gone, and takes that
@@ -32,22 +32,22 @@ const HolderName = "nomad-gpu-mem-log-pipes"
 // this process were the only writer, a task's log would end with it. The process
 // that holds them does nothing else and needs nothing, so it outlives plugin and
 // agent; it ends when it holds no more.
-type holder struct {
+type Keeper struct {
 	socket string     // where it listens
 	mu     sync.Mutex // one starts it
 }
 
 const (
-	holderSocket  = "log-pipes.sock" // in state_dir
-	holderNetwork = "unixpacket"     // keeps messages apart
+	socketName = "log-pipes.sock" // in state_dir
+	network    = "unixpacket"     // keeps messages apart
 
 	maxSocketPath = 107 // bytes; the kernel's sun_path, less the zero at its end
 
-	// holderTime is what an answer may take; the process may have to start first.
-	holderTime = 10 * time.Second
+	// answerTime is what an answer may take; the process may have to start first.
+	answerTime = 10 * time.Second
 
-	holderTries = 3                     // of a message, each with a process of its own if need be
-	holderRetry = 20 * time.Millisecond // between two looks at the lock
+	tries     = 3                     // of a message, each with a process of its own if need be
+	lockRetry = 20 * time.Millisecond // between two looks at the lock
 )
 
 // A message is one of these and the task; an answer is one byte.
@@ -56,32 +56,41 @@ const (
 	releaseMessage = "-"
 )
 
-func newHolder(stateDir string) *holder {
-	return &holder{socket: filepath.Join(stateDir, holderSocket)}
+// CheckStateDir fails if the path of a state_dir is too long for the socket in it.
+func CheckStateDir(dir string) error {
+	if len(filepath.Join(dir, socketName)) <= maxSocketPath {
+		return nil
+	}
+	return fmt.Errorf("state_dir = %q is too long for the socket %s in it: the most is %d bytes",
+		dir, socketName, maxSocketPath-len("/"+socketName))
 }
 
-// hold sees to it that a task's pipes are held, in the place of those that are held
-// for it already. Files that are no pipes are left out: they have no reader whose end
+// NewKeeper returns the keeper of a state_dir. The process starts with the first pipe.
+func NewKeeper(stateDir string) *Keeper {
+	return &Keeper{socket: filepath.Join(stateDir, socketName)}
+}
+
+// Hold has a task's pipes held, in the place of those that are held for it already. Files that are no pipes are left out: they have no reader whose end
 // could be seen.
-func (h *holder) hold(task string, files ...*os.File) error {
+func (k *Keeper) Hold(task string, files ...*os.File) error {
 	pipes := pipesOf(files)
 	if len(pipes) == 0 {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	unlock, err := h.lock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	unlock, err := k.lock()
 	if err != nil {
 		return fmt.Errorf("cannot lock the start of the process that holds log pipes: %w", err)
 	}
 	defer unlock()
 	var failed []error
-	for range holderTries {
-		if h.tell(holdMessage+task, pipes) == nil {
+	for range tries {
+		if k.tell(holdMessage+task, pipes) == nil {
 			return nil
 		}
 		// There is none, or it was just about to end.
-		conn, err := h.start()
+		conn, err := k.start()
 		if err != nil {
 			return fmt.Errorf("cannot start the process that holds log pipes: %w", err)
 		}
@@ -95,30 +104,30 @@ func (h *holder) hold(task string, files ...*os.File) error {
 
 // lock keeps other processes of the plugin from starting a holder at the same time: the
 // second would take the socket of the first.
-func (h *holder) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(h.socket), 0o700); err != nil {
+func (k *Keeper) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(k.socket), 0o700); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), holderTime)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	lock := flock.New(h.socket+".lock", flock.SetPermissions(0o600))
-	if _, err := lock.TryLockContext(ctx, holderRetry); err != nil {
+	lock := flock.New(k.socket+".lock", flock.SetPermissions(0o600))
+	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
 		return nil, err
 	}
 	return func() { _ = lock.Close() }, nil
 }
 
-// release lets go of a task's pipes.
-func (h *holder) release(task string) error {
-	err := h.tell(releaseMessage+task, nil)
+// Release lets go of a task's pipes.
+func (k *Keeper) Release(task string) error {
+	err := k.tell(releaseMessage+task, nil)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil // there is none, so nothing is held
 	}
 	return err
 }
 
-func (h *holder) tell(message string, pipes []*os.File) error {
-	conn, err := net.DialUnix(holderNetwork, nil, h.address())
+func (k *Keeper) tell(message string, pipes []*os.File) error {
+	conn, err := net.DialUnix(network, nil, k.address())
 	if err != nil {
 		return err
 	}
@@ -127,11 +136,11 @@ func (h *holder) tell(message string, pipes []*os.File) error {
 
 // start starts the process and returns a connection to it, which it finds waiting: it
 // would end if there was none.
-func (h *holder) start() (*net.UnixConn, error) {
-	if err := os.RemoveAll(h.socket); err != nil {
+func (k *Keeper) start() (*net.UnixConn, error) {
+	if err := os.RemoveAll(k.socket); err != nil {
 		return nil, err
 	}
-	listener, err := net.ListenUnix(holderNetwork, h.address())
+	listener, err := net.ListenUnix(network, k.address())
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +151,13 @@ func (h *holder) start() (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer file.Close()
-	conn, err := net.DialUnix(holderNetwork, nil, h.address())
+	conn, err := net.DialUnix(network, nil, k.address())
 	if err != nil {
 		return nil, err
 	}
 	cmd := &exec.Cmd{
 		Path:        "/proc/self/exe", // also after the file was replaced by an upgrade
-		Args:        []string{HolderName, h.socket},
+		Args:        []string{ProcessName, k.socket},
 		Env:         []string{},
 		Dir:         "/",
 		ExtraFiles:  []*os.File{file},
@@ -161,14 +170,14 @@ func (h *holder) start() (*net.UnixConn, error) {
 	return conn, nil
 }
 
-func (h *holder) address() *net.UnixAddr {
-	return &net.UnixAddr{Name: h.socket, Net: holderNetwork}
+func (k *Keeper) address() *net.UnixAddr {
+	return &net.UnixAddr{Name: k.socket, Net: network}
 }
 
 // send sends a message with files, waits until it is answered, and closes conn.
 func send(conn *net.UnixConn, message string, files []*os.File) error {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(holderTime)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
 		return err
 	}
 	numbers, err := descriptors(files)

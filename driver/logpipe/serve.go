@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package logpipe
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold is the life of the process behind a holder: it takes pipes and lets go of them
-// as it is told, also of those whose readers are gone, and ends when it holds none and
-// nobody is waiting to be heard. It has one thread of work and waits for nobody long.
-func Hold(args []string) error {
+// Serve is the process that holds log pipes: it takes them and lets go of them by the plugin's messages, lets go of those
+// without a reader, and ends when it holds none and no message waits. It has one thread, and no message delays the
+// others for long. It returns an error if it was not started by a Keeper.
+func Serve(args []string) error {
 	if len(args) != 1 { // where it listens, for people who look at processes
-		return fmt.Errorf("%s is started by the task driver only", HolderName)
+		return fmt.Errorf("%s is started by the task driver only", ProcessName)
 	}
 	h := &heldPipes{listener: inheritedListener}
 	for {

@@ -16,6 +16,8 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/logpipe"
+	"nomad-gpu-mem/driver/statefile"
 )
 
 const (
@@ -73,9 +75,9 @@ func TestUpgradeOfStateDir(t *testing.T) {
 	must.True(t, found)
 	must.Eq(t, want, again)
 
-	saved, position, err := openCheckpoints(dir).open(goldenAttempt, "9f8e")
+	saved, position, err := logpipe.OpenCheckpoints(dir).Open(goldenAttempt, "9f8e")
 	must.NoError(t, err)
-	saved.close()
+	saved.Close()
 	must.Eq(t, docker.LogPosition{Stdout: docker.LogMark{Time: now, Count: 3}, Stderr: docker.LogMark{Time: now, Count: 1}}, position)
 
 	notes := notesOfImages(dir)
@@ -104,7 +106,7 @@ func TestDowngradeOfStateDir(t *testing.T) {
 	texts := makeNewer(t, dir)
 	refused := func(err error) {
 		t.Helper()
-		must.ErrorIs(t, err, errNewer)
+		must.ErrorIs(t, err, statefile.ErrNewer)
 		must.ErrorContains(t, err, "written by a newer version, upgrade the plugin")
 		must.ErrorContains(t, err, dir)
 	}
@@ -118,13 +120,13 @@ func TestDowngradeOfStateDir(t *testing.T) {
 	refused(journal.write(attempt{ID: goldenAttempt, Owner: allocator.Owner{Alloc: goldenAlloc}}))
 	must.NoError(t, journal.remove(goldenAttempt))
 
-	logs := openCheckpoints(dir)
-	saved, position, err := logs.open(goldenAttempt, "9f8e")
+	logs := logpipe.OpenCheckpoints(dir)
+	saved, position, err := logs.Open(goldenAttempt, "9f8e")
 	refused(err)
 	must.Nil(t, saved)
 	must.Eq(t, docker.LogPosition{}, position)
-	must.NoError(t, logs.remove(goldenAttempt))
-	must.NoError(t, logs.sweep(func() ([]string, error) { return nil, nil }))
+	must.NoError(t, logs.Remove(goldenAttempt))
+	must.NoError(t, logs.Sweep(func() ([]string, error) { return nil, nil }))
 
 	notes := notesOfImages(dir)
 	_, err = notes.read()

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package logpipe
 
 import (
 	"os"
@@ -10,21 +10,23 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 // speak writes into a pipe and closes it, which would end a collector if the pipe
 // was not held.
-func speak(t *testing.T, h *holder, path, text string) {
+func speak(t *testing.T, h *Keeper, path, text string) {
 	t.Helper()
-	f := &fifo{path: path}
-	eventually(t, func() bool { return f.open() == nil })
-	defer f.close()
-	must.NoError(t, h.hold(path, f.file))
-	must.NoError(t, f.write(t.Context(), []byte(text)))
+	f := &Pipe{Path: path}
+	eventually(t, func() bool { return f.Open() == nil })
+	defer f.Close()
+	must.NoError(t, h.Hold(path, f.file))
+	must.NoError(t, f.Write(t.Context(), []byte(text)))
 }
 
 // gone reports whether no process holds pipes any more.
-func (h *holder) gone() bool {
+func (h *Keeper) gone() bool {
 	return h.tell(releaseMessage, nil) != nil
 }
 
@@ -32,49 +34,49 @@ func (h *holder) gone() bool {
 // has released them all.
 func TestHolder(t *testing.T) {
 	t.Parallel()
-	one, two := mkfifo(t), mkfifo(t)
-	logsOfOne, logsOfTwo := collect(t, one), collect(t, two)
-	h := newHolder(t.TempDir())
-	must.NoError(t, h.release(one), must.Sprint("nothing is held yet"))
+	one, two := logpipetest.Mkfifo(t), logpipetest.Mkfifo(t)
+	logsOfOne, logsOfTwo := logpipetest.Collect(t, one), logpipetest.Collect(t, two)
+	h := NewKeeper(t.TempDir())
+	must.NoError(t, h.Release(one), must.Sprint("nothing is held yet"))
 	speak(t, h, one, "1\n")
 	speak(t, h, two, "2\n")
-	h = &holder{socket: h.socket} // the plugin's next process
+	h = &Keeper{socket: h.socket} // the plugin's next process
 	speak(t, h, one, "3\n")
-	eventually(t, func() bool { return logsOfOne.got() == "1\n3\n" && logsOfTwo.got() == "2\n" })
+	eventually(t, func() bool { return logsOfOne.Got() == "1\n3\n" && logsOfTwo.Got() == "2\n" })
 
-	must.NoError(t, h.release(one))
+	must.NoError(t, h.Release(one))
 	must.False(t, h.gone())
-	must.NoError(t, h.release(two))
+	must.NoError(t, h.Release(two))
 	eventually(t, h.gone)
-	must.NoError(t, h.release(two))
-	logsOfOne.end()
-	logsOfOne = collect(t, one)
+	must.NoError(t, h.Release(two))
+	logsOfOne.End()
+	logsOfOne = logpipetest.Collect(t, one)
 	speak(t, h, one, "4\n")
-	eventually(t, func() bool { return logsOfOne.got() == "4\n" })
-	must.NoError(t, h.release(one))
+	eventually(t, func() bool { return logsOfOne.Got() == "4\n" })
+	must.NoError(t, h.Release(one))
 	eventually(t, h.gone)
 }
 
 // A pipe without a reader is not worth holding.
 func TestHolderEndsWithTheCollectors(t *testing.T) {
 	t.Parallel()
-	path := mkfifo(t)
-	logs := collect(t, path)
-	h := newHolder(t.TempDir())
+	path := logpipetest.Mkfifo(t)
+	logs := logpipetest.Collect(t, path)
+	h := NewKeeper(t.TempDir())
 	speak(t, h, path, "1\n")
 	must.False(t, h.gone())
-	logs.end()
+	logs.End()
 	eventually(t, h.gone)
 }
 
 // Tasks that start at once find one process, or start it once.
 func TestHolderOfManyAtOnce(t *testing.T) {
 	t.Parallel()
-	h := newHolder(t.TempDir())
+	h := NewKeeper(t.TempDir())
 	var starts sync.WaitGroup
 	paths := make([]string, 20)
 	for n := range paths {
-		paths[n] = mkfifo(t)
+		paths[n] = logpipetest.Mkfifo(t)
 		reader, err := os.OpenFile(paths[n], os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		must.NoError(t, err)
 		defer reader.Close()
@@ -83,7 +85,7 @@ func TestHolderOfManyAtOnce(t *testing.T) {
 	starts.Wait()
 	for _, path := range paths {
 		must.False(t, h.gone())
-		must.NoError(t, h.release(path))
+		must.NoError(t, h.Release(path))
 	}
 	eventually(t, h.gone)
 }
@@ -91,10 +93,10 @@ func TestHolderOfManyAtOnce(t *testing.T) {
 // What is no pipe is not held.
 func TestHolderOfFiles(t *testing.T) {
 	t.Parallel()
-	h := newHolder(t.TempDir())
+	h := NewKeeper(t.TempDir())
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	must.NoError(t, err)
 	defer null.Close()
-	must.NoError(t, h.hold("task", null))
+	must.NoError(t, h.Hold("task", null))
 	must.True(t, h.gone())
 }

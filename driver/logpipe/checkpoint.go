@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package logpipe
 
 import (
 	"crypto/sha256"
@@ -16,21 +16,23 @@ import (
 	"path/filepath"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/statefile"
 )
 
-// checkpoints keep, over restarts of the plugin, how far the output of each attempt was
+// Checkpoints keep, over restarts of the plugin, how far the output of each attempt was
 // copied: one file each under <state_dir>/logs, which only root can reach. A task cannot
 // touch them, unlike anything in its allocation's directory. A file is removed with the
 // attempt's record in the journal.
-type checkpoints struct{ dir string }
+type Checkpoints struct{ dir string }
 
-func openCheckpoints(stateDir string) checkpoints {
-	return checkpoints{filepath.Join(stateDir, "logs")}
+// OpenCheckpoints returns those of a state_dir. It reads nothing yet.
+func OpenCheckpoints(stateDir string) Checkpoints {
+	return Checkpoints{filepath.Join(stateDir, "logs")}
 }
 
-// open returns where to continue: the beginning if nothing was saved of this container,
-// and also together with an error. There is no checkpoint to save to if the error matches errNewer.
-func (c checkpoints) open(attempt, container string) (*checkpoint, docker.LogPosition, error) {
+// Open returns where to continue: the beginning if nothing was saved of this container,
+// and also together with an error. There is no checkpoint to save to if the error matches statefile.ErrNewer.
+func (c Checkpoints) Open(attempt, container string) (*Checkpoint, docker.LogPosition, error) {
 	var begin docker.LogPosition
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return nil, begin, err
@@ -39,17 +41,17 @@ func (c checkpoints) open(attempt, container string) (*checkpoint, docker.LogPos
 	if err != nil {
 		return nil, begin, err
 	}
-	opened := &checkpoint{file: file, container: container}
+	opened := &Checkpoint{file: file, container: container}
 	position, err := opened.read()
-	if errors.Is(err, errNewer) {
-		opened.close()
+	if errors.Is(err, statefile.ErrNewer) {
+		opened.Close()
 		return nil, begin, err
 	}
 	return opened, position, err
 }
 
-// remove forgets an attempt. One that has no checkpoint is fine.
-func (c checkpoints) remove(attempt string) error {
+// Remove forgets an attempt. One that has no checkpoint is fine.
+func (c Checkpoints) Remove(attempt string) error {
 	if err := removeCheckpoint(c.path(attempt)); err != nil {
 		return fmt.Errorf("cannot remove the log checkpoint of a finished task: %w", err)
 	}
@@ -58,7 +60,7 @@ func (c checkpoints) remove(attempt string) error {
 
 // removeCheckpoint removes a file, unless it is of a newer version.
 func removeCheckpoint(path string) error {
-	if keepNewer(path) != nil {
+	if statefile.KeepNewer(path) != nil {
 		return nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,9 +69,9 @@ func removeCheckpoint(path string) error {
 	return nil
 }
 
-// sweep removes what attempts have left that the journal no longer has. The journal is
+// Sweep removes what attempts have left that the journal no longer has. The journal is
 // listed after the files: an attempt is recorded before it has a checkpoint.
-func (c checkpoints) sweep(recorded func() (ids []string, err error)) error {
+func (c Checkpoints) Sweep(recorded func() (ids []string, err error)) error {
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return nil
@@ -97,7 +99,7 @@ func (c checkpoints) sweep(recorded func() (ids []string, err error)) error {
 
 // path escapes an attempt's ID, which has slashes. An ID that is too long for a file's
 // name, by that of its task, is replaced by its hash.
-func (c checkpoints) path(attempt string) string {
+func (c Checkpoints) path(attempt string) string {
 	const longest = 200
 	name := url.PathEscape(attempt)
 	if len(name) > longest {
@@ -107,11 +109,11 @@ func (c checkpoints) path(attempt string) string {
 	return filepath.Join(c.dir, name+".json")
 }
 
-// checkpoint is an open file of checkpoints.
+// Checkpoint is an open file of Checkpoints.
 //
 // It is written after each delivery into the pipes, in place and with one call: a
 // plugin that is killed repeats one delivery at most, of whole lines.
-type checkpoint struct {
+type Checkpoint struct {
 	file      *os.File
 	container string
 }
@@ -128,12 +130,12 @@ type checkpointText struct {
 	Position  docker.LogPosition `json:"position"`
 }
 
-func (c *checkpoint) read() (position docker.LogPosition, err error) {
+func (c *Checkpoint) read() (position docker.LogPosition, err error) {
 	text, err := io.ReadAll(io.LimitReader(c.file, checkpointMost))
 	if err != nil || len(text) == 0 {
 		return position, err
 	}
-	if err := checkVersion(c.file.Name(), text); err != nil {
+	if err := statefile.CheckVersion(c.file.Name(), text); err != nil {
 		return position, err
 	}
 	var saved checkpointText
@@ -146,19 +148,21 @@ func (c *checkpoint) read() (position docker.LogPosition, err error) {
 	return saved.Position, nil
 }
 
-func (c *checkpoint) save(position docker.LogPosition) error {
-	record, err := json.Marshal(checkpointText{recordVersion, c.container, position})
+// Save replaces what was saved.
+func (c *Checkpoint) Save(position docker.LogPosition) error {
+	text, err := json.Marshal(checkpointText{statefile.Version, c.container, position})
 	if err != nil {
 		return err
 	}
-	if len(record) >= checkpointSize {
+	if len(text) >= checkpointSize {
 		return errors.New("log checkpoint is too long")
 	}
-	for len(record) < checkpointSize-1 {
-		record = append(record, ' ')
+	for len(text) < checkpointSize-1 {
+		text = append(text, ' ')
 	}
-	_, err = c.file.WriteAt(append(record, '\n'), 0)
+	_, err = c.file.WriteAt(append(text, '\n'), 0)
 	return err
 }
 
-func (c *checkpoint) close() { _ = c.file.Close() }
+// Close closes the file.
+func (c *Checkpoint) Close() { _ = c.file.Close() }

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package logpipe
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
 func openReader(t *testing.T, path string) *os.File {
@@ -28,60 +30,60 @@ func openReader(t *testing.T, path string) *os.File {
 // A pipe that is full waits for its reader, and gives up with its context.
 func TestFifoGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
-	f := &fifo{path: mkfifo(t)}
-	must.ErrorIs(t, f.open(), syscall.ENXIO, must.Sprint("nobody reads"))
-	openReader(t, f.path)
-	must.NoError(t, f.open())
-	defer f.close()
+	f := &Pipe{Path: logpipetest.Mkfifo(t)}
+	must.ErrorIs(t, f.Open(), syscall.ENXIO, must.Sprint("nobody reads"))
+	openReader(t, f.Path)
+	must.NoError(t, f.Open())
+	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	must.ErrorIs(t, f.write(ctx, make([]byte, 1<<20)), os.ErrDeadlineExceeded)
+	must.ErrorIs(t, f.Write(ctx, make([]byte, 1<<20)), os.ErrDeadlineExceeded)
 }
 
 func TestFifoWritesMoreThanAPipeHolds(t *testing.T) {
 	t.Parallel()
-	path := mkfifo(t)
-	c := collect(t, path)
-	f := &fifo{path: path}
-	eventually(t, func() bool { return f.open() == nil })
-	defer f.close()
-	must.NoError(t, f.write(t.Context(), make([]byte, 1<<20)))
-	eventually(t, func() bool { return len(c.got()) == 1<<20 })
+	path := logpipetest.Mkfifo(t)
+	c := logpipetest.Collect(t, path)
+	f := &Pipe{Path: path}
+	eventually(t, func() bool { return f.Open() == nil })
+	defer f.Close()
+	must.NoError(t, f.Write(t.Context(), make([]byte, 1<<20)))
+	eventually(t, func() bool { return len(c.Got()) == 1<<20 })
 }
 
 // A reader may die with output in the pipe that it has not read, and amid a line. The
 // next reader gets the rest, and nothing twice.
 func TestFifoOverTheDeathOfItsReader(t *testing.T) {
 	t.Parallel()
-	path := mkfifo(t)
+	path := logpipetest.Mkfifo(t)
 	var data []byte
 	for i := range 1 << 18 {
 		data = append(data, byte(i>>8), byte(i))
 	}
 	first := openReader(t, path)
-	f := &fifo{path: path}
-	must.NoError(t, f.open())
-	defer f.close()
+	f := &Pipe{Path: path}
+	must.NoError(t, f.Open())
+	defer f.Close()
 	failed := make(chan error, 1)
-	go func() { failed <- f.write(t.Context(), data) }()
+	go func() { failed <- f.Write(t.Context(), data) }()
 	head := make([]byte, 100_001)
 	_, err := io.ReadFull(first, head)
 	must.NoError(t, err)
 	must.NoError(t, first.Close())
 	must.ErrorIs(t, <-failed, syscall.EPIPE)
-	must.ErrorIs(t, f.open(), syscall.ENXIO, must.Sprint("no new reader yet"))
+	must.ErrorIs(t, f.Open(), syscall.ENXIO, must.Sprint("no new reader yet"))
 
 	second := openReader(t, path)
-	must.NoError(t, f.open())
+	must.NoError(t, f.Open())
 	wrote := make(chan error, 1)
 	go func() { // again from the beginning, in other pieces
 		for piece := range slices.Chunk(data, 3001) {
-			if err := f.write(t.Context(), piece); err != nil {
+			if err := f.Write(t.Context(), piece); err != nil {
 				wrote <- err
 				return
 			}
 		}
-		f.close()
+		f.Close()
 		wrote <- nil
 	}()
 	tail, err := io.ReadAll(second)
@@ -103,11 +105,11 @@ func TestFifoWritesToPipesOnly(t *testing.T) {
 	must.NoError(t, os.Symlink(victim, filepath.Join(dir, "link-to-file")))
 	must.NoError(t, os.Symlink(pipe, filepath.Join(dir, "link-to-pipe")))
 	for _, name := range []string{"plain", "link-to-file", "link-to-pipe", "missing"} {
-		f := &fifo{path: filepath.Join(dir, name), dir: dir}
-		must.Error(t, f.open(), must.Sprint(name))
+		f := &Pipe{Path: filepath.Join(dir, name), Dir: dir}
+		must.Error(t, f.Open(), must.Sprint(name))
 		must.Nil(t, f.file)
 	}
-	null := &fifo{path: os.DevNull, dir: dir}
-	must.NoError(t, null.open())
-	null.close()
+	null := &Pipe{Path: os.DevNull, Dir: dir}
+	must.NoError(t, null.Open())
+	null.Close()
 }

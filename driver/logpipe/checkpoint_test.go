@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package logpipe
 
 import (
 	"errors"
@@ -13,32 +13,31 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
-	"golang.org/x/sys/unix"
 
 	"nomad-gpu-mem/driver/docker"
 )
 
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
-	all := openCheckpoints(t.TempDir())
-	c, position, err := all.open("a/app/1", "c1")
+	all := OpenCheckpoints(t.TempDir())
+	c, position, err := all.Open("a/app/1", "c1")
 	must.NoError(t, err)
 	must.Eq(t, docker.LogPosition{}, position)
-	defer c.close()
+	defer c.Close()
 
 	for count := range 3 {
 		want := docker.LogPosition{Stdout: docker.LogMark{Time: time.Unix(5, 7).UTC(), Count: 12 - 5*count}}
-		must.NoError(t, c.save(want))
-		again, position, err := all.open("a/app/1", "c1")
+		must.NoError(t, c.Save(want))
+		again, position, err := all.Open("a/app/1", "c1")
 		must.NoError(t, err)
 		must.Eq(t, want, position)
-		again.close()
+		again.Close()
 	}
 	for _, other := range []struct{ attempt, container string }{{"a/app/1", "c2"}, {"a/app/2", "c1"}} {
-		c, position, err := all.open(other.attempt, other.container)
+		c, position, err := all.Open(other.attempt, other.container)
 		must.NoError(t, err)
 		must.Eq(t, docker.LogPosition{}, position, must.Sprint("another container begins at its beginning"))
-		c.close()
+		c.Close()
 	}
 	for path, mode := range map[string]fs.FileMode{all.dir: fs.ModeDir | 0o700, all.path("a/app/1"): 0o600} {
 		info, err := os.Stat(path)
@@ -51,24 +50,24 @@ func TestCheckpoint(t *testing.T) {
 func TestDamagedCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"version":`, "\x00\x00"} {
-		all := openCheckpoints(t.TempDir())
+		all := OpenCheckpoints(t.TempDir())
 		must.NoError(t, os.MkdirAll(all.dir, 0o700))
 		must.NoError(t, os.WriteFile(all.path("a"), []byte(text), 0o600))
-		c, position, err := all.open("a", "c")
+		c, position, err := all.Open("a", "c")
 		must.Error(t, err, must.Sprint(text))
 		must.Eq(t, docker.LogPosition{}, position)
-		must.NoError(t, c.save(docker.LogPosition{Stdout: docker.LogMark{Count: 3}}))
-		c.close()
-		c, position, err = all.open("a", "c")
+		must.NoError(t, c.Save(docker.LogPosition{Stdout: docker.LogMark{Count: 3}}))
+		c.Close()
+		c, position, err = all.Open("a", "c")
 		must.NoError(t, err)
 		must.Eq(t, 3, position.Stdout.Count)
-		c.close()
+		c.Close()
 	}
 }
 
 func TestCheckpointNames(t *testing.T) {
 	t.Parallel()
-	all := openCheckpoints("/state")
+	all := OpenCheckpoints("/state")
 	must.Eq(t, "/state/logs/a%2Fapp%2F1.json", all.path("a/app/1"))
 	long := strings.Repeat("x", 250)
 	seen := map[string]bool{}
@@ -84,21 +83,21 @@ func TestCheckpointNames(t *testing.T) {
 // Checkpoints go with their attempts; those of attempts without a record are swept.
 func TestCheckpointsAreSwept(t *testing.T) {
 	t.Parallel()
-	all := openCheckpoints(t.TempDir())
+	all := OpenCheckpoints(t.TempDir())
 	list := func(err error, ids ...string) func() ([]string, error) {
 		return func() ([]string, error) { return ids, err }
 	}
-	must.NoError(t, all.sweep(list(nil)), must.Sprint("no directory"))
+	must.NoError(t, all.Sweep(list(nil)), must.Sprint("no directory"))
 	for _, id := range []string{"a/app/1", "b/app/1", "c/app/1"} {
-		c, _, err := all.open(id, "c")
+		c, _, err := all.Open(id, "c")
 		must.NoError(t, err)
-		c.close()
+		c.Close()
 	}
-	must.NoError(t, all.remove("b/app/1"))
-	must.NoError(t, all.remove("b/app/1"))
-	must.NoError(t, all.sweep(list(errors.New("unreadable"), "a/app/1")))
+	must.NoError(t, all.Remove("b/app/1"))
+	must.NoError(t, all.Remove("b/app/1"))
+	must.NoError(t, all.Sweep(list(errors.New("unreadable"), "a/app/1")))
 	must.Len(t, 2, files(t, all.dir), must.Sprint("an unreadable record may be any attempt's"))
-	must.NoError(t, all.sweep(list(nil, "a/app/1", "d/app/1")))
+	must.NoError(t, all.Sweep(list(nil, "a/app/1", "d/app/1")))
 	must.Eq(t, []string{"a%2Fapp%2F1.json"}, files(t, all.dir))
 }
 
@@ -112,25 +111,4 @@ func files(t *testing.T, dir string) (names []string) {
 		names = append(names, entry.Name())
 	}
 	return names
-}
-
-// Nothing is opened or made in the task's directory for its logs, whatever the task has put where checkpoints once
-// were, and nothing is left in state_dir when the task has ended.
-func TestLogsLeaveNothingBehind(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.boot()
-	task := w.task(``)
-	task.StdoutPath = mkfifo(t)
-	logs := collect(t, task.StdoutPath)
-	old := filepath.Join(task.TaskDir().Dir, ".gpu-docker-logs.json")
-	must.NoError(t, unix.Mkfifo(old, 0o600)) // to open it would wait for ever
-	_, _, err := d.StartTask(task)
-	must.NoError(t, err)
-	w.engine.say("c1", "one")
-	eventually(t, func() bool { return logs.got() == "one\n" && len(files(t, filepath.Join(w.stateDir, "logs"))) == 1 })
-	must.Eq(t, []string{".gpu-docker-logs.json", "local"}, files(t, task.TaskDir().Dir))
-	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
-	must.NoError(t, d.DestroyTask(task.ID, true))
-	must.SliceEmpty(t, files(t, filepath.Join(w.stateDir, "logs")))
 }
