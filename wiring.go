@@ -19,6 +19,7 @@ import (
 	"nomad-gpu-mem/device"
 	"nomad-gpu-mem/driver"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/internal/cli"
 	"nomad-gpu-mem/internal/doctor"
 	"nomad-gpu-mem/internal/nvml"
@@ -111,7 +112,7 @@ func localContainers(ctx context.Context) (*doctor.Local, error) {
 		return nil, err
 	}
 	defer engine.Close()
-	found, err := driver.Look(ctx, engine)
+	found, err := label.Find(ctx, engine)
 	if err != nil {
 		return nil, fmt.Errorf("asking Docker on this machine for its containers: %w", err)
 	}

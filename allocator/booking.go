@@ -116,3 +116,12 @@ func (b Booking) merge(other Booking) (Booking, error) {
 	b.Units = b.Units.Union(other.Units)
 	return b, nil
 }
+
+// GPUsOf returns the GPUs of some bookings, in their order.
+func GPUsOf(bookings []Booking) []GPUID {
+	gpus := make([]GPUID, len(bookings))
+	for i, b := range bookings {
+		gpus[i] = b.GPU
+	}
+	return gpus
+}

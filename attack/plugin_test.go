@@ -25,6 +25,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/file"
 	"nomad-gpu-mem/driver"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/tableconfig"
 )
@@ -57,11 +58,11 @@ func (s *scene) bootPlugin() *plugin {
 		func(tableconfig.Config) (driver.Table, error) { return allocator.NewTable(s.store()), nil })}
 	schema, err := p.ConfigSchema()
 	must.NoError(t, err)
-	var config driver.Config
+	var client config.Config
 	hclutils.NewConfigParser(schema).ParseHCL(t, fmt.Sprintf("config {\nstate_dir = %q\nendpoint = %q\ninfra_image = %q\n%s\n%s\n}",
-		s.stateDir, "unix://"+s.stage.relay.path, s.stage.pauseImage, oneOfSeveral, s.operator), &config)
+		s.stateDir, "unix://"+s.stage.relay.path, s.stage.pauseImage, oneOfSeveral, s.operator), &client)
 	var encoded []byte
-	must.NoError(t, base.MsgPackEncode(&encoded, config))
+	must.NoError(t, base.MsgPackEncode(&encoded, client))
 	must.NoError(t, p.SetConfig(&base.Config{
 		PluginConfig: encoded, AgentConfig: &base.AgentConfig{Driver: &base.ClientDriverConfig{}},
 	}))
@@ -154,11 +155,11 @@ func (b *lockedBuffer) String() string {
 }
 
 // parseTask reads a job's config block as Nomad does.
-func (p *plugin) parseTask(t *testing.T, hcl string) *driver.TaskConfig {
+func (p *plugin) parseTask(t *testing.T, hcl string) *config.TaskConfig {
 	t.Helper()
 	schema, err := p.TaskConfigSchema()
 	must.NoError(t, err)
-	var config driver.TaskConfig
-	hclutils.NewConfigParser(schema).ParseHCL(t, "config {\n"+hcl+"\n}", &config)
-	return &config
+	var job config.TaskConfig
+	hclutils.NewConfigParser(schema).ParseHCL(t, "config {\n"+hcl+"\n}", &job)
+	return &job
 }

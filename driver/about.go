@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/internal/version"
 )
 
@@ -30,10 +31,10 @@ func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
 }
 
 // ConfigSchema is the schema of the operator's plugin block; see Config.
-func (p *Plugin) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), nil }
+func (p *Plugin) ConfigSchema() (*hclspec.Spec, error) { return config.Spec(), nil }
 
 // TaskConfigSchema is the schema of a job's config block; see TaskConfig.
-func (p *Plugin) TaskConfigSchema() (*hclspec.Spec, error) { return taskSpec(), nil }
+func (p *Plugin) TaskConfigSchema() (*hclspec.Spec, error) { return config.TaskSpec(), nil }
 
 // Capabilities tells Nomad what the driver can do. MustInitiateNetwork: a group's
 // network namespace is made by CreateNetwork, since a container can join only the

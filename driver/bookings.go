@@ -31,19 +31,11 @@ func bookingsOf(task *drivers.TaskConfig) ([]allocator.Booking, error) {
 // refuseForeignGPU fails a task that holds a GPU from another device plugin. That
 // plugin hands out whole GPUs, which the allocation table may have sold in part.
 func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
-	if visible == "" || slices.Contains(gpusOf(bookings), allocator.GPUID(visible)) {
+	if visible == "" || slices.Contains(allocator.GPUsOf(bookings), allocator.GPUID(visible)) {
 		return nil
 	}
 	return fmt.Errorf("the task was given GPU %q by another device plugin than gpu-mem, whose claims this driver cannot check: "+
 		`ask for device "`+allocator.Device+`", or run the task with Nomad's own driver`, visible)
-}
-
-func gpusOf(bookings []allocator.Booking) []allocator.GPUID {
-	gpus := make([]allocator.GPUID, len(bookings))
-	for i, b := range bookings {
-		gpus[i] = b.GPU
-	}
-	return gpus
 }
 
 // ownerOf names the task in the allocation table.

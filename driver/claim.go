@@ -24,7 +24,7 @@ func (s *start) claim() error {
 	if !s.order.hasGPU() {
 		return nil
 	}
-	limit := s.services.settings.claimTimeout
+	limit := s.services.settings.ClaimWait
 	ctx, cancel := context.WithTimeout(s.ctx, max(limit, minClaimTime))
 	defer cancel()
 	begun := time.Now()
@@ -109,7 +109,7 @@ func (s *start) markRunning(container string) error {
 	if !s.order.hasGPU() {
 		return nil
 	}
-	err := s.services.table.Running(s.ctx, ownerOf(s.task), s.task.ID, container, gpusOf(s.order.bookings))
+	err := s.services.table.Running(s.ctx, ownerOf(s.task), s.task.ID, container, allocator.GPUsOf(s.order.bookings))
 	if err == nil || !worthWaiting(err) || errors.Is(err, allocator.ErrInvalid) {
 		return err // also if a claim is gone on one GPU and the table did not answer for another
 	}

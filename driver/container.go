@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -22,11 +23,11 @@ import (
 // paths on the host.
 type order struct {
 	task         *drivers.TaskConfig
-	job          *TaskConfig // its config block
-	settings     settings
+	job          *config.TaskConfig // its config block
+	settings     config.Settings
 	bookings     []allocator.Booking
 	image        docker.Image
-	injection    injection              // how the GPUs reach the container; empty: by the NVIDIA runtime
+	injection    config.Injection       // how the GPUs reach the container; empty: by the NVIDIA runtime
 	plainRuntime string                 // of a container whose GPUs come by CDI, where the job names none
 	pool         string                 // CPUs that tasks without cores of their own share; empty: not known
 	files        []*drivers.MountConfig // hosts and resolv.conf written for a group's network
@@ -45,7 +46,7 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 		return spec, nil, fmt.Errorf("a task cannot be named %q: that is the name of the container with the group's network; rename the task",
 			o.task.Name)
 	}
-	b := &blueprint{order: o, network: &network.NetworkingConfig{}, env: maps.Clone(o.task.Env), remarks: o.job.remarks()}
+	b := &blueprint{order: o, network: &network.NetworkingConfig{}, env: maps.Clone(o.task.Env), remarks: o.job.Remarks()}
 	for _, part := range []func() error{
 		b.process,
 		b.resources,
@@ -104,7 +105,7 @@ func (o *order) nameAttempts() int {
 
 func (o *order) gpuAccess() gpuAccess {
 	if o.observes() {
-		return gpuAccess{observer: o.settings.GPUObserver.env()}
+		return gpuAccess{observer: pinObserver(o.settings.GPUObserver)}
 	}
 	return gpuAccess{bookings: o.bookings, way: o.injection, seesAll: o.job.Privileged || o.hostDevices().sharesGPUs()}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/docker/docker/api/types/mount"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // What a job's mounts let it write to. ALLOC is the allocation's directory, which lies below BASE; below it are the
@@ -70,23 +72,23 @@ func TestContainerAccess(t *testing.T) {
 		{source: "/etc", host: true, writable: true},
 		{source: "BASE/beside", host: true, writable: true},
 	} {
-		onAndOff(t, strings.ReplaceAll(c.source, "/", "_"), func(t *testing.T, config string, enabled bool) {
+		onAndOff(t, strings.ReplaceAll(c.source, "/", "_"), func(t *testing.T, client string, enabled bool) {
 			base := t.TempDir()
 			alloc := filepath.Join(base, "allocs", allocID)
 			link := filepath.Join(t.TempDir(), "link")
 			must.NoError(t, os.Symlink(base, link))
 			source := strings.NewReplacer("ALLOC", alloc, "BASE", base, "LINK", link).Replace(c.source)
 			for _, form := range []string{"volume", "volume rw", "volume ro", "volume with a propagation", "mount", "mounts"} {
-				o := newOrder(t, ``, config)
+				o := newOrder(t, ``, client)
 				o.task.AllocDir = alloc
 				makeAlloc(t, alloc)
 				mode := map[string]string{"volume rw": ":rw", "volume ro": ":ro", "volume with a propagation": ":z,rslave"}[form]
-				bind := Mount{Type: "bind", Source: source, Target: "/x"}
+				bind := config.Mount{Type: "bind", Source: source, Target: "/x"}
 				switch form {
 				case "mount":
-					o.job.Mount = []Mount{bind}
+					o.job.Mount = []config.Mount{bind}
 				case "mounts":
-					o.job.MountsList = []Mount{bind}
+					o.job.MountsList = []config.Mount{bind}
 				default:
 					o.job.Volumes = []string{source + ":/x" + mode}
 				}
@@ -159,13 +161,13 @@ func TestContainerAccessIfTheOperatorWants(t *testing.T) {
 // Mounts of a container reach the host only if the operator lets them.
 func TestContainerSharedPropagation(t *testing.T) {
 	t.Parallel()
-	for config, allowed := range map[string]bool{
+	for client, allowed := range map[string]bool{
 		``: false, `allow_privileged = true`: true, `volumes { enabled = true }`: true, `allow_writable_logs = true`: false,
 	} {
 		for _, propagation := range []string{"shared", "rshared"} {
-			volume := newOrder(t, `volumes = ["local:/x:`+propagation+`"]`, config)
-			block := newOrder(t, ``, config)
-			block.job.Mount = []Mount{{Type: "bind", Source: "local", Target: "/x", BindOptions: BindOptions{propagation}}}
+			volume := newOrder(t, `volumes = ["local:/x:`+propagation+`"]`, client)
+			block := newOrder(t, ``, client)
+			block.job.Mount = []config.Mount{{Type: "bind", Source: "local", Target: "/x", BindOptions: config.BindOptions{Propagation: propagation}}}
 			for _, o := range []*order{volume, block} {
 				spec, _, err := o.build()
 				if !allowed {

@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 )
 
 // devices hands host devices to the container: those that the job asks for, none of
@@ -17,7 +20,7 @@ import (
 func (b *blueprint) devices() error {
 	host := b.hostDevices()
 	for _, d := range b.job.Devices {
-		mappings, err := d.mappings(host)
+		mappings, err := mappings(d, host)
 		if err != nil {
 			return fmt.Errorf("config.devices: %w", err)
 		}
@@ -26,9 +29,9 @@ func (b *blueprint) devices() error {
 	for _, d := range b.task.Devices {
 		b.host.Devices = append(b.host.Devices, deviceMapping(d.HostPath, d.TaskPath, d.Permissions))
 	}
-	b.host.Devices = append(b.host.Devices, host.gpuNodes(gpusOf(b.bookings))...)
+	b.host.Devices = append(b.host.Devices, host.gpuNodes(allocator.GPUsOf(b.bookings))...)
 	if b.observes() {
-		compute := slices.Contains(b.settings.GPUObserver.Capabilities, computeCapability)
+		compute := slices.Contains(b.settings.GPUObserver.Capabilities, config.ComputeCapability)
 		b.host.Devices = append(b.host.Devices, host.allGPUNodes(compute)...)
 	}
 	b.host.DeviceRequests = b.deviceRequests()
@@ -37,7 +40,7 @@ func (b *blueprint) devices() error {
 
 // mappings are the nodes that a job's entry stands for. The container finds them
 // under the names that the job used.
-func (d Device) mappings(host hostDevices) ([]container.DeviceMapping, error) {
+func mappings(d config.Device, host hostDevices) ([]container.DeviceMapping, error) {
 	if d.HostPath == "" {
 		return nil, fmt.Errorf("host_path must name a device of the host")
 	}

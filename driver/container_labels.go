@@ -5,33 +5,13 @@ package driver
 
 import (
 	"maps"
-	"path/filepath"
 	"strings"
 
-	"github.com/hashicorp/nomad/client/allocdir"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/ryanuber/go-glob"
 
 	"nomad-gpu-mem/allocator"
-	"nomad-gpu-mem/driver/docker"
-)
-
-// Labels of the containers that this driver makes. They are its own on purpose:
-// Nomad's Docker driver removes containers that carry its label, or that are named
-// like its own, and does not know.
-const (
-	labelPrefix  = "nomad-gpu-mem."
-	labelAlloc   = labelPrefix + "alloc_id"
-	labelAttempt = labelPrefix + "task_id" // Nomad's task config ID: one start of a task
-	labelGPUs    = labelPrefix + "gpus"    // that the container sees, by UUID, separated by spaces
-	labelNode    = labelPrefix + "node_id" // Nomad's ID of the node
-	labelSandbox = labelPrefix + "sandbox" // allocation whose network a pause container holds
-)
-
-// Labels of Nomad's Docker driver, which log shippers read; see compat_labels.
-const (
-	builtinPrefix = "com.hashicorp.nomad."
-	builtinAlloc  = builtinPrefix + "alloc_id"
+	"nomad-gpu-mem/driver/label"
 )
 
 // containerName cannot be taken for a container of Nomad's Docker driver, which
@@ -45,26 +25,26 @@ func containerName(task *drivers.TaskConfig) string {
 func (b *blueprint) labels() error {
 	all := map[string]string{}
 	maps.Copy(all, b.job.Labels)
-	if value, ok := all[builtinAlloc]; ok && !b.settings.CompatLabels {
-		delete(all, builtinAlloc)
+	if value, ok := all[label.BuiltinAlloc]; ok && !b.settings.CompatLabels {
+		delete(all, label.BuiltinAlloc)
 		b.remark("config.labels: %s = %q was removed, since Nomad's own Docker driver ends every container that carries this "+
-			"label and is not its own; the client's compat_labels sets it where that driver is off", builtinAlloc, value)
+			"label and is not its own; the client's compat_labels sets it where that driver is off", label.BuiltinAlloc, value)
 	}
 	extra := extraLabels(b.task, b.settings.ExtraLabels)
 	for name, value := range extra {
-		all[labelPrefix+name] = value
+		all[label.Prefix+name] = value
 	}
 	if b.settings.CompatLabels {
 		for name, value := range extra {
-			all[builtinPrefix+name] = value
+			all[label.BuiltinPrefix+name] = value
 		}
-		all[builtinAlloc] = b.task.AllocID
+		all[label.BuiltinAlloc] = b.task.AllocID
 	}
 	maps.Copy(all, map[string]string{
-		labelAlloc:   b.task.AllocID,
-		labelAttempt: b.task.ID,
-		labelNode:    b.task.NodeID,
-		labelGPUs:    joinGPUs(b.bookings), // also if there are none: the image may have a label of this name
+		label.Alloc:   b.task.AllocID,
+		label.Attempt: b.task.ID,
+		label.Node:    b.task.NodeID,
+		label.GPUs:    joinGPUs(b.bookings), // also if there are none: the image may have a label of this name
 	})
 	b.config.Labels = all
 	return nil
@@ -87,26 +67,6 @@ func extraLabels(task *drivers.TaskConfig, globs []string) map[string]string {
 		return !matchesAny(globs, name) || name == "parent_job_id" && value == ""
 	})
 	return chosen
-}
-
-// startOf returns the allocation and the task that a container is a start of, by the
-// directory that every task has mounted from where Nomad made it. Both are empty for a
-// container without one.
-func startOf(c docker.Container) (alloc, task string) {
-	local := c.Mounts[allocdir.TaskLocalContainerPath]
-	if local == "" {
-		return "", ""
-	}
-	dir := filepath.Dir(local)
-	return filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
-}
-
-// ours reports whether this driver made a container that carries its labels. An image
-// that was committed from a task hands the labels on to whatever is run of it, but not
-// the task's directory.
-func ours(c docker.Container) bool {
-	alloc, _ := startOf(c)
-	return alloc != "" && alloc == c.Labels[labelAlloc]
 }
 
 func matchesAny(globs []string, text string) bool {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/label"
 )
 
 // Ours are there whatever the job says, and only those the operator asked for besides.
@@ -51,7 +53,7 @@ func TestContainerLabels(t *testing.T) {
 			t.Parallel()
 			o := newOrder(t, c.hcl, c.config)
 			o.task.Namespace, o.task.NodeID = "prod", "n1"
-			want := map[string]string{labelAlloc: allocID, labelAttempt: allocID + "/app/1", labelGPUs: "", labelNode: "n1"}
+			want := map[string]string{label.Alloc: allocID, label.Attempt: allocID + "/app/1", label.GPUs: "", label.Node: "n1"}
 			for key, value := range c.want {
 				want[key] = value
 			}
@@ -74,7 +76,7 @@ func TestServesAsDockerWithItsLabels(t *testing.T) {
 	w.name = BuiltinName
 	_, _, err := w.boot().StartTask(w.task(``))
 	must.NoError(t, err)
-	found, err := w.engine.List(t.Context(), map[string]string{builtinAlloc: allocID})
+	found, err := w.engine.List(t.Context(), map[string]string{label.BuiltinAlloc: allocID})
 	must.NoError(t, err)
 	must.SliceLen(t, 1, found)
 }

@@ -9,9 +9,9 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/go-units"
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 const (
@@ -19,8 +19,7 @@ const (
 	minShares       = 2       // the kernel's least
 	maxShares       = 262_144 // and most
 	minQuota        = 1000    // microseconds; Docker refuses less
-	defaultPeriod   = 100_000
-	unlimitedMemory = -1 // Nomad's memory_max for "no limit"
+	unlimitedMemory = -1      // Nomad's memory_max for "no limit"
 )
 
 // resources limits what the container may use of the host.
@@ -98,7 +97,7 @@ func (b *blueprint) cpu() {
 		b.host.CPUPeriod = linux.CPUPeriod
 	}
 	if b.host.CPUPeriod == 0 {
-		b.host.CPUPeriod = defaultPeriod
+		b.host.CPUPeriod = config.DefaultCPUPeriod
 	}
 	quota := linux.PercentTicks * float64(b.host.CPUPeriod) * float64(runtime.NumCPU())
 	b.host.CPUQuota = max(int64(quota), minQuota)
@@ -135,20 +134,11 @@ func (b *blueprint) pids() error {
 
 func (b *blueprint) ulimits() error {
 	for _, name := range slices.Sorted(maps.Keys(b.job.Ulimit)) {
-		limit, err := parseUlimit(name, b.job.Ulimit[name])
+		limit, err := config.ParseUlimit(name, b.job.Ulimit[name])
 		if err != nil {
 			return err
 		}
 		b.host.Ulimits = append(b.host.Ulimits, limit)
 	}
 	return nil
-}
-
-// parseUlimit reads "soft" or "soft:hard" of a limit that Docker can set.
-func parseUlimit(name, text string) (*container.Ulimit, error) {
-	limit, err := units.ParseUlimit(name + "=" + text)
-	if err != nil {
-		return nil, fmt.Errorf(`config.ulimit %s = %q: %w; want "soft" or "soft:hard" in whole numbers`, name, text, err)
-	}
-	return limit, nil
 }

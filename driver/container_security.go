@@ -10,6 +10,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/hashicorp/nomad/drivers/shared/capabilities"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // security sets privileges, capabilities and the runtime.
@@ -49,7 +51,7 @@ func (b *blueprint) checkPrivileged() error {
 // runtime is the NVIDIA one for tasks that get GPUs by it or observe GPUs, and never for others.
 func (b *blueprint) runtime() (string, error) {
 	asked, nvidia := b.job.Runtime, b.settings.NvidiaRuntime
-	if b.hasGPU() && b.injection == byCDI {
+	if b.hasGPU() && b.injection == config.ByCDI {
 		if asked == "" || asked == nvidia { // what the job wants of it, CDI does
 			return b.plainRuntime, nil
 		}
@@ -58,7 +60,7 @@ func (b *blueprint) runtime() (string, error) {
 	switch {
 	case b.hasGPU() && asked != "" && asked != nvidia:
 		return "", fmt.Errorf("conflicting runtime requests: gpu runtime %q conflicts with task runtime %q; remove config.runtime", nvidia, asked)
-	case b.hasGPU() && !b.settings.allowsNvidiaRuntime():
+	case b.hasGPU() && !b.settings.AllowsNvidiaRuntime():
 		return "", fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", nvidia, b.settings.AllowRuntimes)
 	case b.hasGPU():
 		return nvidia, nil
@@ -75,14 +77,6 @@ func (b *blueprint) checkRuntime(asked string) error {
 	}
 	return nil
 }
-
-// allowsNvidiaRuntime reports whether tasks may have GPUs by the NVIDIA runtime. In
-// allow_runtimes it stands under the name that it has by default, or under its own.
-func (s settings) allowsNvidiaRuntime() bool {
-	return slices.Contains(s.AllowRuntimes, defaultNvidiaRuntime) || slices.Contains(s.AllowRuntimes, s.NvidiaRuntime)
-}
-
-const defaultNvidiaRuntime = "nvidia"
 
 // namespaces sets the modes in which the container shares a namespace. Those that
 // leave the container need a client that runs privileged tasks, or that lists them.

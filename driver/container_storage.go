@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/nomad/client/allocdir"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // storage puts host paths, volumes and the allocation's directories into the
@@ -158,7 +160,7 @@ func (b *blueprint) bind(source, target, mode string) string {
 	return bind
 }
 
-func (b *blueprint) mount(m Mount) (mount.Mount, error) {
+func (b *blueprint) mount(m config.Mount) (mount.Mount, error) {
 	if err := checkTarget(m.Target); err != nil {
 		return mount.Mount{}, err
 	}
@@ -178,7 +180,7 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 		if !b.settings.Volumes.Enabled {
 			return out, fmt.Errorf("volumes are not enabled on this client; cannot mount volume %q", m.Source)
 		}
-		out.VolumeOptions = m.VolumeOptions.docker()
+		out.VolumeOptions = volumeOptions(m.VolumeOptions)
 	default:
 		return out, fmt.Errorf("type %q is none of volume, bind and tmpfs", m.Type)
 	}
@@ -187,7 +189,7 @@ func (b *blueprint) mount(m Mount) (mount.Mount, error) {
 
 // bindMount completes a mount of type bind. A job cannot say that one is to be writable:
 // that is the default.
-func (b *blueprint) bindMount(m Mount, out mount.Mount) (mount.Mount, error) {
+func (b *blueprint) bindMount(m config.Mount, out mount.Mount) (mount.Mount, error) {
 	var err error
 	if out.Source, err = b.paths().source(m.Source); err != nil {
 		return out, err
@@ -210,7 +212,7 @@ func (b *blueprint) bindMount(m Mount, out mount.Mount) (mount.Mount, error) {
 	return out, nil
 }
 
-func (v VolumeOptions) docker() *mount.VolumeOptions {
+func volumeOptions(v config.VolumeOptions) *mount.VolumeOptions {
 	out := &mount.VolumeOptions{NoCopy: v.NoCopy, Labels: v.Labels}
 	if v.DriverConfig.Name != "" || len(v.DriverConfig.Options) > 0 {
 		out.DriverConfig = &mount.Driver{Name: v.DriverConfig.Name, Options: v.DriverConfig.Options}

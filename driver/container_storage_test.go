@@ -13,15 +13,17 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // onAndOff runs a case with the host's volumes open to jobs and closed.
-func onAndOff(t *testing.T, name string, run func(t *testing.T, config string, enabled bool)) {
+func onAndOff(t *testing.T, name string, run func(t *testing.T, client string, enabled bool)) {
 	t.Helper()
-	for config, enabled := range map[string]bool{`volumes { enabled = true }`: true, `volumes { enabled = false }`: false} {
-		t.Run(name+" "+config, func(t *testing.T) {
+	for client, enabled := range map[string]bool{`volumes { enabled = true }`: true, `volumes { enabled = false }`: false} {
+		t.Run(name+" "+client, func(t *testing.T) {
 			t.Parallel()
-			run(t, config, enabled)
+			run(t, client, enabled)
 		})
 	}
 }
@@ -48,10 +50,10 @@ func TestContainerVolumePaths(t *testing.T) {
 		{"beside the allocation by its name", `volumes = ["../../ALLOCBASE2:/x"]`, true, "ALLOC2:/x"},
 		{"modes", `volumes = ["path:/x:ro,Z,rslave"]`, false, "ALLOC/app/path:/x:ro,Z,rslave"},
 	} {
-		onAndOff(t, c.name, func(t *testing.T, config string, enabled bool) {
-			o := newOrder(t, ``, config)
+		onAndOff(t, c.name, func(t *testing.T, client string, enabled bool) {
+			o := newOrder(t, ``, client)
 			alloc := o.task.AllocDir
-			o.job = parseTask(t, strings.ReplaceAll(c.hcl, "ALLOCBASE", filepath.Base(alloc)))
+			o.job = taskFrom(t, strings.ReplaceAll(c.hcl, "ALLOCBASE", filepath.Base(alloc)))
 			spec, _, err := o.build()
 			if c.host && !enabled {
 				must.ErrorContains(t, err, "volumes are not enabled")
@@ -69,33 +71,33 @@ func TestContainerMountBlocks(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		host bool // needs the host's volumes
-		in   Mount
+		in   config.Mount
 		want mount.Mount
 	}{
 		{
-			"volume", true, Mount{Type: "volume", Target: "/x", Source: "test", ReadOnly: true},
+			"volume", true, config.Mount{Type: "volume", Target: "/x", Source: "test", ReadOnly: true},
 			mount.Mount{Type: "volume", Target: "/x", Source: "test", ReadOnly: true, VolumeOptions: &mount.VolumeOptions{}},
 		},
 		{
-			"bind", false, Mount{Type: "bind", Target: "/x", Source: "test"},
+			"bind", false, config.Mount{Type: "bind", Target: "/x", Source: "test"},
 			mount.Mount{Type: "bind", Target: "/x", Source: "ALLOC/app/test"},
 		},
 		{
-			"absolute bind", true, Mount{Type: "bind", Target: "/x", Source: "/tmp/test"},
+			"absolute bind", true, config.Mount{Type: "bind", Target: "/x", Source: "/tmp/test"},
 			mount.Mount{Type: "bind", Target: "/x", Source: "/tmp/test"},
 		},
 		{
-			"bind out of the allocation", true, Mount{Type: "bind", Target: "/x", Source: "../../test"},
+			"bind out of the allocation", true, config.Mount{Type: "bind", Target: "/x", Source: "../../test"},
 			mount.Mount{Type: "bind", Target: "/x", Source: "ALLOC/../test"},
 		},
 		{
-			"tmpfs", false, Mount{Type: "tmpfs", Target: "/x", TmpfsOptions: TmpfsOptions{SizeBytes: 321, Mode: 0o666}},
+			"tmpfs", false, config.Mount{Type: "tmpfs", Target: "/x", TmpfsOptions: config.TmpfsOptions{SizeBytes: 321, Mode: 0o666}},
 			mount.Mount{Type: "tmpfs", Target: "/x", TmpfsOptions: &mount.TmpfsOptions{SizeBytes: 321, Mode: 0o666}},
 		},
 	} {
-		onAndOff(t, c.name, func(t *testing.T, config string, enabled bool) {
-			o := newOrder(t, ``, config)
-			o.job.Mount = []Mount{c.in}
+		onAndOff(t, c.name, func(t *testing.T, client string, enabled bool) {
+			o := newOrder(t, ``, client)
+			o.job.Mount = []config.Mount{c.in}
 			spec, _, err := o.build()
 			if c.host && !enabled {
 				must.ErrorContains(t, err, "volumes are not enabled")
@@ -149,10 +151,10 @@ func TestDevicePermissions(t *testing.T) {
 	for permissions, ok := range map[string]bool{
 		"": true, "r": true, "rw": true, "rwm": true, "mr": true, "mrw": true, "q": false, "asdf": false, "rq": false,
 	} {
-		_, err := Device{HostPath: "/dev/null", CgroupPermissions: permissions}.mappings(hostDevices{root: "/"})
+		_, err := mappings(config.Device{HostPath: "/dev/null", CgroupPermissions: permissions}, hostDevices{root: "/"})
 		must.Eq(t, ok, err == nil, must.Sprint(permissions))
 	}
-	_, err := Device{}.mappings(hostDevices{root: "/"})
+	_, err := mappings(config.Device{}, hostDevices{root: "/"})
 	must.ErrorContains(t, err, "host_path must name")
 }
 

@@ -24,7 +24,7 @@ const allocID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 // newOrder is an order for the config block in hcl, with the settings in config.
 func newOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *order {
 	t.Helper()
-	s, err := parseConfig(t, config).settings()
+	s, err := configFrom(t, config).Settings()
 	must.NoError(t, err)
 	allocDir := t.TempDir()
 	must.NoError(t, os.MkdirAll(filepath.Join(allocDir, "app", "local"), 0o755))
@@ -36,7 +36,7 @@ func newOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *
 				LinuxResources: &drivers.LinuxResources{CPUShares: 500, PercentTicks: 0.25},
 			},
 		},
-		job:      parseTask(t, hcl),
+		job:      taskFrom(t, hcl),
 		settings: s,
 		bookings: bookings,
 		image:    docker.Image{ID: "sha256:1234"},

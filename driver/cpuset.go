@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/nomad/lib/cpuset"
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // Tasks without cores of their own share those that no task has reserved. Nomad writes
@@ -59,7 +61,7 @@ func (p *Plugin) followPool(s *services, h *handle) {
 	if pool == "" || pool == h.pool {
 		return
 	}
-	if job, err := decodeTaskConfig(h.task); err != nil || job.CpusetCpus != "" {
+	if job, err := config.DecodeTask(h.task); err != nil || job.CpusetCpus != "" {
 		h.pool = pool
 		return
 	}

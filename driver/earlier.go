@@ -11,6 +11,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // Nomad starts a task again when it has given up the earlier start, whatever became of
@@ -42,7 +43,7 @@ func (k *keeper) endEarlier(ctx context.Context, a attempt) error {
 		return earlierStart(fmt.Errorf("%w: %w", errMayRun, err))
 	}
 	for _, c := range containers {
-		if c.Labels[labelAttempt] == a.ID {
+		if c.Labels[label.Attempt] == a.ID {
 			continue // made by a call whose answer was lost
 		}
 		k.logger.Warn("removing the container of an earlier start of a task", "task", a.Owner.String(), "container", c.Name)
@@ -82,7 +83,7 @@ func earlierStart(err error) error {
 func (k *keeper) containersOf(ctx context.Context, owner allocator.Owner) ([]docker.Container, error) {
 	var all []docker.Container
 	seen := map[string]bool{}
-	for _, label := range []string{labelAlloc, builtinAlloc} {
+	for _, label := range []string{label.Alloc, label.BuiltinAlloc} {
 		found, err := k.engine.List(ctx, map[string]string{label: owner.Alloc})
 		if err != nil {
 			return nil, err
@@ -101,7 +102,7 @@ func (k *keeper) containersOf(ctx context.Context, owner allocator.Owner) ([]doc
 // and names can be changed; the directories of the allocation and of the task are mounted
 // by the driver alone.
 func isOf(c docker.Container, owner allocator.Owner) bool {
-	alloc, task := startOf(c)
+	alloc, task := label.StartOf(c)
 	return alloc == owner.Alloc && task == owner.Task
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/staging"
 )
 
@@ -32,9 +33,9 @@ func (w *world) taskContainer(id, name string, labels map[string]string) {
 func TestStartEndsEarlierStarts(t *testing.T) {
 	t.Parallel()
 	for name, labels := range map[string]map[string]string{
-		"this driver's":    {labelAlloc: allocID, labelAttempt: "earlier"},
-		"Nomad's own":      {builtinAlloc: allocID},
-		"with both labels": {labelAlloc: allocID, labelAttempt: "earlier", builtinAlloc: allocID},
+		"this driver's":    {label.Alloc: allocID, label.Attempt: "earlier"},
+		"Nomad's own":      {label.BuiltinAlloc: allocID},
+		"with both labels": {label.Alloc: allocID, label.Attempt: "earlier", label.BuiltinAlloc: allocID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,9 +61,9 @@ func TestStartEndsNoOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.boot()
-	w.taskContainer("committed", "a", map[string]string{labelAlloc: allocID, labelAttempt: "earlier"})
+	w.taskContainer("committed", "a", map[string]string{label.Alloc: allocID, label.Attempt: "earlier"})
 	w.engine.change(func() { w.engine.containers["committed"].Mounts = nil }) // runs an image that was made of the task
-	w.taskContainer("sibling", "b", map[string]string{labelAlloc: allocID, labelAttempt: "sibling"})
+	w.taskContainer("sibling", "b", map[string]string{label.Alloc: allocID, label.Attempt: "sibling"})
 	w.engine.change(func() { w.engine.containers["sibling"].Mounts["/local"] = "/a/" + allocID + "/other/local" })
 	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
 	must.NoError(t, err)
@@ -89,7 +90,7 @@ func TestStartCancelsTheOneBefore(t *testing.T) {
 	must.NoError(t, err)
 	must.Error(t, <-ended)
 	must.SliceLen(t, 1, w.engine.running())
-	must.Eq(t, second.ID, w.engine.running()[0].Labels[labelAttempt])
+	must.Eq(t, second.ID, w.engine.running()[0].Labels[label.Attempt])
 	must.Eq(t, []string{"GPU-aaaa: " + allocID + " 1 running"}, w.claims())
 	must.NoError(t, d.DestroyTask(second.ID, true))
 	w.nothingLeft()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // say is a line that the container writes to its output.
@@ -99,7 +100,7 @@ func (e *fakeEngine) put(id, attempt, status string) {
 	e.change(func() {
 		e.containers[id] = &fakeContainer{Container: docker.Container{
 			ID: id, Status: status, Running: status == "running",
-			Labels: map[string]string{labelAttempt: attempt, labelAlloc: allocID},
+			Labels: map[string]string{label.Attempt: attempt, label.Alloc: allocID},
 			Mounts: map[string]string{"/alloc": "/var/alloc/" + allocID + "/alloc", "/local": "/var/alloc/" + allocID + "/app/local"},
 		}}
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 )
 
 // environment is the container's environment as Docker wants it, and remarks for
@@ -54,7 +55,7 @@ func environment(task, device map[string]string, image []string, gpus gpuAccess)
 // gpuAccess is what a container sees of GPUs.
 type gpuAccess struct {
 	bookings []allocator.Booking
-	way      injection
+	way      config.Injection
 	seesAll  bool              // it can use every GPU, whatever it is told
 	observer map[string]string // pin of an observer; nil: it is none
 }

@@ -18,34 +18,35 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
 // everyTaskOption is testdata/task.hcl as Nomad hands it to the driver.
-func everyTaskOption(t *testing.T) *TaskConfig {
+func everyTaskOption(t *testing.T) *config.TaskConfig {
 	t.Helper()
-	var c TaskConfig
-	hclutils.NewConfigParser(taskSpec()).ParseHCL(t, read(t, "testdata/task.hcl"), &c)
+	var c config.TaskConfig
+	hclutils.NewConfigParser(config.TaskSpec()).ParseHCL(t, configBlock(t, "config/testdata/task.hcl"), &c)
 	return &c
 }
 
-func everyPluginOption(t *testing.T) Config {
+func everyPluginOption(t *testing.T) config.Config {
 	t.Helper()
-	var c Config
-	hclutils.NewConfigParser(configSpec()).ParseHCL(t, read(t, "testdata/plugin.hcl"), &c)
+	var c config.Config
+	hclutils.NewConfigParser(config.Spec()).ParseHCL(t, configBlock(t, "config/testdata/plugin.hcl"), &c)
 	return c
 }
 
 func TestEveryTaskOption(t *testing.T) {
 	t.Parallel()
-	must.Eq(t, &TaskConfig{
+	must.Eq(t, &config.TaskConfig{
 		Image: "https://registry.local:5000/team/app:1", ImagePullTimeout: "10m", ForcePull: true, Load: "app.tar",
-		Auth: Auth{"u", "p", "e@example.org", "registry.local:5000"}, AuthSoftFail: true,
+		Auth: config.Auth{Username: "u", Password: "p", Email: "e@example.org", ServerAddress: "registry.local:5000"}, AuthSoftFail: true,
 		Command: "serve", Args: []string{"-v", "x"}, Entrypoint: []string{"/bin/sh", "-c"}, WorkDir: "/srv", Hostname: "h",
 		TTY: true, Interactive: true, Init: true, Labels: hclutils.MapStrStr{"a": "b", "c": "d"},
-		Healthchecks: Healthchecks{true}, ContainerExistsAttempts: 3,
-		Logging: Logging{Type: "gelf", Driver: "syslog", Config: hclutils.MapStrStr{"gelf-address": "udp://1.2.3.4:12201"}},
+		Healthchecks: config.Healthchecks{Disable: true}, ContainerExistsAttempts: 3,
+		Logging: config.Logging{Type: "gelf", Driver: "syslog", Config: hclutils.MapStrStr{"gelf-address": "udp://1.2.3.4:12201"}},
 
 		CPUHardLimit: true, CPUCFSPeriod: 20000, CpusetCpus: "0-1", MemoryHardLimit: 512, PidsLimit: 100, ShmSize: 1048576,
 		Ulimit: hclutils.MapStrStr{"nofile": "1024:2048", "nproc": "42"}, Sysctl: hclutils.MapStrStr{"net.core.somaxconn": "1024"},
@@ -55,7 +56,7 @@ func TestEveryTaskOption(t *testing.T) {
 		SecurityOpt:    []string{"no-new-privileges", "seccomp=local/profile.json"},
 		ReadonlyRootfs: true, Runtime: "runc", GroupAdd: []string{"video"},
 		IPCMode: "host", PIDMode: "host", UTSMode: "host", UsernsMode: "host", Cgroupns: "private", Isolation: "process",
-		Devices: []Device{{"/dev/null", "/dev/n", "r"}},
+		Devices: []config.Device{{HostPath: "/dev/null", ContainerPath: "/dev/n", CgroupPermissions: "r"}},
 
 		NetworkMode: "backend", Ports: []string{"http"}, PortMap: hclutils.MapStrInt{"http": 80}, NetworkAliases: []string{"web"},
 		IPv4Address: "172.18.0.9", IPv6Address: "2001:db8::9", MACAddress: "02:68:b3:29:da:98", AdvertiseIPv6Address: true,
@@ -63,18 +64,18 @@ func TestEveryTaskOption(t *testing.T) {
 		ExtraHosts: []string{"a:1.2.3.4"},
 
 		Volumes: []string{"data:/data:ro"}, VolumeDriver: "pxd",
-		Mount: []Mount{
-			{Type: "bind", Source: "local", Target: "/m", ReadOnly: true, BindOptions: BindOptions{"rshared"}},
-			{Type: "tmpfs", Target: "/t", TmpfsOptions: TmpfsOptions{SizeBytes: 100, Mode: 511}},
-			{Type: "volume", Source: "vol", Target: "/v", VolumeOptions: VolumeOptions{
-				NoCopy: true, Labels: hclutils.MapStrStr{"l": "1"}, DriverConfig: VolumeDriver{"d", hclutils.MapStrStr{"o": "2"}},
+		Mount: []config.Mount{
+			{Type: "bind", Source: "local", Target: "/m", ReadOnly: true, BindOptions: config.BindOptions{Propagation: "rshared"}},
+			{Type: "tmpfs", Target: "/t", TmpfsOptions: config.TmpfsOptions{SizeBytes: 100, Mode: 511}},
+			{Type: "volume", Source: "vol", Target: "/v", VolumeOptions: config.VolumeOptions{
+				NoCopy: true, Labels: hclutils.MapStrStr{"l": "1"}, DriverConfig: config.VolumeDriver{Name: "d", Options: hclutils.MapStrStr{"o": "2"}},
 			}},
 		},
-		MountsList: []Mount{
-			{Type: "bind", Source: "/srv", Target: "/m2", ReadOnly: true, BindOptions: BindOptions{"rslave"}},
-			{Type: "tmpfs", Target: "/t2", TmpfsOptions: TmpfsOptions{SizeBytes: 7, Mode: 448}},
-			{Type: "volume", Source: "vol2", Target: "/v2", VolumeOptions: VolumeOptions{
-				NoCopy: true, Labels: hclutils.MapStrStr{"l": "2"}, DriverConfig: VolumeDriver{"e", hclutils.MapStrStr{"o": "3"}},
+		MountsList: []config.Mount{
+			{Type: "bind", Source: "/srv", Target: "/m2", ReadOnly: true, BindOptions: config.BindOptions{Propagation: "rslave"}},
+			{Type: "tmpfs", Target: "/t2", TmpfsOptions: config.TmpfsOptions{SizeBytes: 7, Mode: 448}},
+			{Type: "volume", Source: "vol2", Target: "/v2", VolumeOptions: config.VolumeOptions{
+				NoCopy: true, Labels: hclutils.MapStrStr{"l": "2"}, DriverConfig: config.VolumeDriver{Name: "e", Options: hclutils.MapStrStr{"o": "3"}},
 			}},
 		},
 	}, everyTaskOption(t))
@@ -95,9 +96,9 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 	o.task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"}}
 	dir, local := o.task.AllocDir, o.task.TaskDir().LocalDir
 	must.NoError(t, os.WriteFile(filepath.Join(local, "profile.json"), []byte("{ \"a\":\n 1 }"), 0o600))
-	must.ErrorContains(t, o.job.validate(), "config.isolation")
+	must.ErrorContains(t, o.job.Validate(), "config.isolation")
 	o.job.Isolation = ""
-	must.NoError(t, o.job.validate())
+	must.NoError(t, o.job.Validate())
 
 	yes, noSwap, pids := true, int64(0), int64(100)
 	spec, remarks, err := o.build()
@@ -229,9 +230,9 @@ func TestEveryImageOptionInDocker(t *testing.T) {
 	w := newWorld(t)
 	d := w.boot()
 	task := w.task(``)
-	must.NoError(t, task.EncodeConcreteDriverConfig(&TaskConfig{
+	must.NoError(t, task.EncodeConcreteDriverConfig(&config.TaskConfig{
 		Image: "https://local/app:1", ImagePullTimeout: "10m", ForcePull: true, Load: "app.tar", AuthSoftFail: true,
-		Auth: Auth{"u", "p", "e@example.org", "registry.local:5000"},
+		Auth: config.Auth{Username: "u", Password: "p", Email: "e@example.org", ServerAddress: "registry.local:5000"},
 	}))
 	must.NoError(t, os.WriteFile(filepath.Join(task.TaskDir().LocalDir, "app.tar"), []byte("tar"), 0o600))
 	_, _, err := d.StartTask(task)
@@ -268,11 +269,11 @@ func TestNoImageOptionInDocker(t *testing.T) {
 
 func TestEveryPluginOption(t *testing.T) {
 	t.Parallel()
-	config := everyPluginOption(t)
-	must.Eq(t, Config{
-		Endpoint: "tcp://127.0.0.1:2376", TLS: TLS{"/c.pem", "/k.pem", "/ca.pem"}, Auth: RegistryAuth{"/auth.json", "ecr-login"},
+	got := everyPluginOption(t)
+	must.Eq(t, config.Config{
+		Endpoint: "tcp://127.0.0.1:2376", TLS: config.TLS{Cert: "/c.pem", Key: "/k.pem", CA: "/ca.pem"}, Auth: config.RegistryAuth{Config: "/auth.json", Helper: "ecr-login"},
 		NvidiaRuntime: "nvidia-cdi", GPUInjection: "runtime", AllowPrivilegedGPU: true,
-		GPUObserver: GPUObserver{
+		GPUObserver: config.GPUObserver{
 			Jobs: []string{"monitoring/gpu-exporter"}, Capabilities: []string{"utility", "compute"},
 			Images: []string{"exporter@sha256:5b1ae1f0f3d5c1f7a8e4b2c6d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f809101"},
 		},
@@ -283,35 +284,35 @@ func TestEveryPluginOption(t *testing.T) {
 			Namespace: "team-a", Partition: "gpus", Datacenter: "dc2",
 		},
 		AllowPrivileged: true, AllowCaps: []string{"all"}, AllowRuntimes: []string{"runc", "nvidia-cdi"},
-		AllowedModes: AllowedModes{
+		AllowedModes: config.AllowedModes{
 			PID: []string{"host"}, IPC: []string{"container:*"}, Userns: []string{"host"}, UTS: []string{"host"},
 			Cgroupns: []string{"host"}, Network: []string{"container:vpn"},
 		},
 		AllowedDevices: []string{"/dev/kfd", "/dev/vfio/*"},
-		Volumes:        Volumes{true, "z", new(bool)}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
+		Volumes:        config.Volumes{Enabled: true, SelinuxLabel: "z", StageSources: new(bool)}, AllowWritableLogs: true, PidsLimit: 512, OOMScoreAdj: 10,
 		ExtraLabels: []string{"job_*"}, CompatLabels: true, DisableLogCollection: true,
-		Logging:    DefaultLogging{"journald", map[string]string{"tag": "x"}},
+		Logging:    config.DefaultLogging{Type: "journald", Config: map[string]string{"tag": "x"}},
 		InfraImage: "local/pause:1", InfraImagePullTimeout: "1m", ImagePullTimeout: "9m", PullActivityTimeout: "3m",
 		ContainerExistsAttempts: 4,
-		GC: GC{ImageDelay: "4m", Dangling: Dangling{
+		GC: config.GC{ImageDelay: "4m", Dangling: config.Dangling{
 			DryRun: true, Period: "2m", CreationGrace: "1m",
 		}},
 		WindowsAllowInsecureContainerAdmin: true,
-	}, config)
-	s, err := config.settings()
+	}, got)
+	s, err := got.Settings()
 	must.NoError(t, err)
-	must.Eq(t, 0, s.claimTimeout)
-	must.Eq(t, 9*time.Minute, s.pullTimeout)
-	must.Eq(t, 3*time.Minute, s.pullIdle)
-	must.Eq(t, time.Minute, s.infraTimeout)
-	must.Eq(t, 4*time.Minute, s.imageDelay)
-	must.Eq(t, 2*time.Minute, s.danglingEvery)
-	must.Eq(t, time.Minute, s.danglingGrace)
+	must.Eq(t, 0, s.ClaimWait)
+	must.Eq(t, 9*time.Minute, s.PullLimit)
+	must.Eq(t, 3*time.Minute, s.PullIdle)
+	must.Eq(t, time.Minute, s.InfraPullLimit)
+	must.Eq(t, 4*time.Minute, s.ImageDelay)
+	must.Eq(t, 2*time.Minute, s.DanglingPeriod)
+	must.Eq(t, time.Minute, s.DanglingGrace)
 	must.Eq(t, docker.Config{
 		Endpoint: "tcp://127.0.0.1:2376", Cert: "/c.pem", Key: "/k.pem", CA: "/ca.pem",
 		AuthConfigFile: "/auth.json", AuthHelper: "ecr-login", InfraImage: "local/pause:1",
 		InfraPinFile: "/opt/state/infra_image.json", SpoolDir: "/opt/state",
-	}, s.engine())
+	}, s.Engine())
 }
 
 // The container of a job that says no more than its image, with every option of the
@@ -320,7 +321,7 @@ func TestEveryPluginOptionInDocker(t *testing.T) {
 	t.Parallel()
 	o := newOrder(t, ``, ``, slice(gpuA, 1))
 	var err error
-	o.settings, err = everyPluginOption(t).settings()
+	o.settings, err = everyPluginOption(t).Settings()
 	must.NoError(t, err)
 	spec := build(t, o)
 	dir := o.task.AllocDir

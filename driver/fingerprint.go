@@ -16,6 +16,7 @@ import (
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -76,14 +77,14 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		return away(true, err)
 	}
 	before.look(s.tableFault(ctx, before, p.pace.proof))
-	way, missing := s.settings.injectionOf(info, nil)
+	way, missing := injectionOf(s.settings, info, nil)
 	attributes := nodeAttributes(p.name, s.settings, info, way)
 	// GPU tasks would fail here for good, one after the other.
 	unusable := ""
 	switch {
-	case way == byNone && injection(s.settings.GPUInjection) != byEither:
+	case way == config.ByNone && config.Injection(s.settings.GPUInjection) != config.ByEither:
 		unusable = fmt.Sprintf("gpu_injection = %q is not possible: %s", s.settings.GPUInjection, strings.Join(missing, "; "))
-	case way != byNone && lasting(before.table):
+	case way != config.ByNone && lasting(before.table):
 		unusable = fmt.Sprintf("tasks cannot claim GPU memory: %v", before.table)
 	}
 	if unusable != "" {
@@ -98,7 +99,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 
 // checkStaging fails if no task could be given what it mounts from its allocation.
 func (s *services) checkStaging() error {
-	if !s.settings.stagesSources() {
+	if !s.settings.StagesSources() {
 		return nil
 	}
 	if err := s.staging.Check(enginePid(s.settings.Endpoint)); err != nil {
@@ -192,7 +193,7 @@ func describe(missing []string, table error, unsafe string) string {
 	return drivers.DriverHealthy
 }
 
-func nodeAttributes(driver string, s settings, info docker.Info, way injection) map[string]*pstructs.Attribute {
+func nodeAttributes(driver string, s config.Settings, info docker.Info, way config.Injection) map[string]*pstructs.Attribute {
 	prefix := "driver." + driver
 	attrs := map[string]*pstructs.Attribute{
 		prefix:                     pstructs.NewBoolAttribute(true),

@@ -30,7 +30,7 @@ func (p *Plugin) endForgotten(ctx context.Context, s *services, now time.Time) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p.forgotten(h, s.settings.danglingGrace, now) {
+		if p.forgotten(h, s.settings.DanglingGrace, now) {
 			p.endForgottenTask(ctx, s, h)
 		}
 	}

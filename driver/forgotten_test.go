@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/label"
 )
 
 // nextAgent makes the plugin believe that another agent has connected after all that
@@ -95,12 +96,12 @@ func TestDanglingContainersOfNomadsOwnDriver(t *testing.T) {
 		d := w.boot()
 		s, err := d.plugin.serving()
 		must.NoError(t, err)
-		w.taskContainer("forgotten", "app-"+allocID, map[string]string{builtinAlloc: allocID})
-		w.taskContainer("taken", "app-"+allocID, map[string]string{builtinAlloc: allocID})
+		w.taskContainer("forgotten", "app-"+allocID, map[string]string{label.BuiltinAlloc: allocID})
+		w.taskContainer("taken", "app-"+allocID, map[string]string{label.BuiltinAlloc: allocID})
 		must.NoError(t, s.keeper.journal.write(attempt{
 			ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now(), Container: "taken",
 		}))
-		w.taskContainer("pause", "nomad_init_"+allocID, map[string]string{builtinAlloc: allocID})
+		w.taskContainer("pause", "nomad_init_"+allocID, map[string]string{label.BuiltinAlloc: allocID})
 		w.engine.change(func() { w.engine.containers["pause"].Mounts = nil })
 		d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
 		if name == BuiltinName {

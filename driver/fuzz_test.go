@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // Whatever a job says, its container gets no GPU and no path of the host that nobody
@@ -33,9 +35,9 @@ func FuzzJob(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	spec, diags := hclspecutils.Convert(taskSpec())
+	spec, diags := hclspecutils.Convert(config.TaskSpec())
 	must.SliceEmpty(f, diags)
-	settings := settings{Config: Config{
+	settings := config.Settings{Config: config.Config{
 		NvidiaRuntime: "nvidia", AllowRuntimes: []string{"runc", "nvidia"}, AllowCaps: capabilities.NomadDefaults().Slice(false),
 	}}
 	allocDir := f.TempDir()
@@ -53,7 +55,7 @@ func FuzzJob(f *testing.F) {
 		if task.EncodeDriverConfig(value) != nil {
 			return
 		}
-		job, err := decodeTaskConfig(task)
+		job, err := config.DecodeTask(task)
 		if err != nil {
 			return
 		}
@@ -79,20 +81,5 @@ func FuzzJob(f *testing.F) {
 		must.False(t, slices.ContainsFunc(host.SecurityOpt, func(o string) bool {
 			return strings.HasPrefix(o, "seccomp=/") || strings.HasPrefix(o, "seccomp:/")
 		}))
-	})
-}
-
-// A limit that is accepted is one that the kernel can hold.
-func FuzzUlimit(f *testing.F) {
-	f.Add("nofile", "1024:2048")
-	f.Add("core", "-1")
-	f.Add("nproc", "1:")
-	f.Fuzz(func(t *testing.T, name, text string) {
-		limit, err := parseUlimit(name, text)
-		if err != nil {
-			must.ErrorContains(t, err, "config.ulimit")
-			return
-		}
-		must.True(t, limit.Hard == -1 || limit.Soft != -1 && limit.Soft <= limit.Hard, must.Sprint(limit))
 	})
 }

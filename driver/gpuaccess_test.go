@@ -12,6 +12,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // hostWith is the root of a host with device nodes, and with GPUs by the numbers in their
@@ -43,7 +45,7 @@ func paths(devices []container.DeviceMapping) (all []string) {
 func TestContainerHasTheNodesOfItsGPUs(t *testing.T) {
 	t.Parallel()
 	root := hostWith(t, []string{"nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"}, map[int]string{0: string(gpuB), 1: string(gpuA)})
-	for _, way := range []injection{byRuntime, byCDI} {
+	for _, way := range []config.Injection{config.ByRuntime, config.ByCDI} {
 		o := newOrder(t, ``, ``, slice(gpuA, 1))
 		o.root, o.injection = root, way
 		must.Eq(t, []string{"/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"}, paths(build(t, o).Host.Devices))

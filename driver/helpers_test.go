@@ -136,7 +136,7 @@ func (w *world) newPlugin() *Plugin {
 func (w *world) agentConfig() *base.Config {
 	w.t.Helper()
 	var encoded []byte
-	must.NoError(w.t, base.MsgPackEncode(&encoded, parseConfig(w.t, fmt.Sprintf("state_dir = %q\n%s", w.stateDir, w.config))))
+	must.NoError(w.t, base.MsgPackEncode(&encoded, configFrom(w.t, fmt.Sprintf("state_dir = %q\n%s", w.stateDir, w.config))))
 	return &base.Config{PluginConfig: encoded, AgentConfig: &base.AgentConfig{Driver: &base.ClientDriverConfig{}}}
 }
 
@@ -195,7 +195,7 @@ func (w *world) taskOf(alloc, hcl string, bookings ...allocator.Booking) *driver
 			env[key], env[visibleDevices] = value, string(b.GPU)
 		}
 	}
-	must.NoError(w.t, task.EncodeConcreteDriverConfig(parseTask(w.t, hcl)))
+	must.NoError(w.t, task.EncodeConcreteDriverConfig(taskFrom(w.t, hcl)))
 	return task
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // brokenDaemon is an engine that all processes of a history share, and what is wrong with
@@ -77,7 +78,7 @@ func (d *brokenDaemon) look() {
 	defer d.mu.Unlock()
 	holders := map[string]string{}
 	for _, c := range running {
-		attempt := c.Labels[labelAttempt]
+		attempt := c.Labels[label.Attempt]
 		for _, b := range d.units[attempt] {
 			for _, unit := range b.Units {
 				place := fmt.Sprintf("%s unit %d", b.GPU, unit)

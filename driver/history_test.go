@@ -15,6 +15,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/label"
 )
 
 // Whatever crashes, fails or hangs, in whatever order: at every moment at most one running
@@ -219,7 +220,7 @@ func (h *history) state() string {
 			a.ID, a.Over, a.Released, a.Units, s.keeper.custody.kept(a.ID), s.keeper.complaints[a.ID])
 	}
 	for _, c := range h.daemon.running() {
-		fmt.Fprintf(&b, "running %s %s\n", c.Name, c.Labels[labelAttempt])
+		fmt.Fprintf(&b, "running %s %s\n", c.Name, c.Labels[label.Attempt])
 	}
 	for n, p := range h.processes {
 		connected, _ := p.agent.state()
@@ -245,7 +246,7 @@ func (h *history) stopUnwanted() {
 func (h *history) consistent() string {
 	var running, wanted []string
 	for _, c := range h.daemon.running() {
-		running = append(running, c.Labels[labelAlloc])
+		running = append(running, c.Labels[label.Alloc])
 	}
 	for _, a := range h.wanted() {
 		wanted = append(wanted, a.id)

@@ -11,6 +11,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // fakeHost is a host with a GPU, a graphics node of another make, disks, and scratch
@@ -92,26 +94,26 @@ func TestDeviceMappings(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		device Device
+		device config.Device
 		want   []container.DeviceMapping
 	}{
-		{"node", Device{"/dev/fuse", "", "r"}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/fuse", CgroupPermissions: "r"}}},
-		{"link", Device{"/dev/link", "", ""}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/link", CgroupPermissions: "rwm"}}},
-		{"link of a task to a device", Device{"/alloc/link", "/dev/f", ""}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/f", CgroupPermissions: "rwm"}}},
-		{"by number", Device{"/dev/char/10:229", "/dev/f", ""}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/f", CgroupPermissions: "rwm"}}},
-		{"null", Device{"/dev/null", "", ""}, same("/dev/null")},
-		{"zero", Device{"/dev/zero", "", ""}, same("/dev/zero")},
-		{"full", Device{"/dev/full", "", ""}, same("/dev/full")},
-		{"random", Device{"/dev/random", "", ""}, same("/dev/random")},
-		{"urandom", Device{"/dev/urandom", "", ""}, same("/dev/urandom")},
-		{"verbs", Device{"/dev/infiniband/uverbs0", "", ""}, same("/dev/infiniband/uverbs0")},
-		{"connections of RDMA", Device{"/dev/infiniband/rdma_cm", "", ""}, same("/dev/infiniband/rdma_cm")},
-		{"sound of a graphics card", Device{"/dev/snd/control", "", ""}, same("/dev/snd/control")},
-		{"graphics of another make", Device{"/dev/dri/card0", "", ""}, same("/dev/dri/card0")},
+		{"node", config.Device{HostPath: "/dev/fuse", ContainerPath: "", CgroupPermissions: "r"}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/fuse", CgroupPermissions: "r"}}},
+		{"link", config.Device{HostPath: "/dev/link", ContainerPath: "", CgroupPermissions: ""}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/link", CgroupPermissions: "rwm"}}},
+		{"link of a task to a device", config.Device{HostPath: "/alloc/link", ContainerPath: "/dev/f", CgroupPermissions: ""}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/f", CgroupPermissions: "rwm"}}},
+		{"by number", config.Device{HostPath: "/dev/char/10:229", ContainerPath: "/dev/f", CgroupPermissions: ""}, []container.DeviceMapping{{PathOnHost: "/dev/fuse", PathInContainer: "/dev/f", CgroupPermissions: "rwm"}}},
+		{"null", config.Device{HostPath: "/dev/null", ContainerPath: "", CgroupPermissions: ""}, same("/dev/null")},
+		{"zero", config.Device{HostPath: "/dev/zero", ContainerPath: "", CgroupPermissions: ""}, same("/dev/zero")},
+		{"full", config.Device{HostPath: "/dev/full", ContainerPath: "", CgroupPermissions: ""}, same("/dev/full")},
+		{"random", config.Device{HostPath: "/dev/random", ContainerPath: "", CgroupPermissions: ""}, same("/dev/random")},
+		{"urandom", config.Device{HostPath: "/dev/urandom", ContainerPath: "", CgroupPermissions: ""}, same("/dev/urandom")},
+		{"verbs", config.Device{HostPath: "/dev/infiniband/uverbs0", ContainerPath: "", CgroupPermissions: ""}, same("/dev/infiniband/uverbs0")},
+		{"connections of RDMA", config.Device{HostPath: "/dev/infiniband/rdma_cm", ContainerPath: "", CgroupPermissions: ""}, same("/dev/infiniband/rdma_cm")},
+		{"sound of a graphics card", config.Device{HostPath: "/dev/snd/control", ContainerPath: "", CgroupPermissions: ""}, same("/dev/snd/control")},
+		{"graphics of another make", config.Device{HostPath: "/dev/dri/card0", ContainerPath: "", CgroupPermissions: ""}, same("/dev/dri/card0")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := c.device.mappings(host)
+			got, err := mappings(c.device, host)
 			must.NoError(t, err)
 			must.Eq(t, c.want, got)
 		})
@@ -159,7 +161,7 @@ func TestDeviceRefusals(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			_, err := Device{HostPath: path}.mappings(host)
+			_, err := mappings(config.Device{HostPath: path}, host)
 			must.ErrorContains(t, err, want)
 		})
 	}
@@ -169,7 +171,7 @@ func TestDeviceRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Device{HostPath: "/dev/" + name}.mappings(host)
+			_, err := mappings(config.Device{HostPath: "/dev/" + name}, host)
 			must.ErrorContains(t, err, "this client's operator may add it to allowed_devices")
 		})
 	}
@@ -184,7 +186,7 @@ func TestDevicesThatTheOperatorAllows(t *testing.T) {
 		"/dev/vda": "/dev/vda", "/dev/disk-link": "/dev/vda", "/alloc/disk": "/dev/vda", "/dev/vfio/8": "/dev/vfio/8",
 		"/dev/vfio/vfio": "/dev/vfio/vfio", "/dev/i2c-0": "/dev/i2c-0", "/dev/dri/card0": "/dev/dri/card0", "/dev/fuse": "/dev/fuse",
 	} {
-		got, err := Device{HostPath: path}.mappings(host)
+		got, err := mappings(config.Device{HostPath: path}, host)
 		must.NoError(t, err, must.Sprint(path))
 		must.SliceLen(t, 1, got)
 		must.Eq(t, want, got[0].PathOnHost)
@@ -193,7 +195,7 @@ func TestDevicesThatTheOperatorAllows(t *testing.T) {
 		"/dev/vfio/7", "/dev/vfio/noiommu-9", "/dev/vfio", "/dev/dri/renderD128", "/dev/dri/card7", "/dev/i2c-9", "/dev/gpu", "/dev/gpu-link",
 		"/dev/caps", "/dev/uvm", "/alloc/fuse", "/dev/shm/fuse", "/dev/mem", "/dev/loop0",
 	} {
-		_, err := Device{HostPath: path}.mappings(host)
+		_, err := mappings(config.Device{HostPath: path}, host)
 		must.Error(t, err, must.Sprint(path))
 	}
 }

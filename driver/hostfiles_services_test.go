@@ -22,6 +22,7 @@ import (
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
@@ -155,7 +156,7 @@ func TestServiceNoTaskLeadsTheLogCollector(t *testing.T) {
 					ln -s `+victim+` $alloc/logs/app.stdout.1
 				done
 				echo done`, strings.ReplaceAll(hcl, "ALLOC", "ALLOCDIR"))
-			config, err := decodeTaskConfig(task)
+			config, err := config.DecodeTask(task)
 			must.NoError(t, err)
 			for i := range config.Volumes {
 				config.Volumes[i] = strings.ReplaceAll(config.Volumes[i], "ALLOCDIR", task.AllocDir)

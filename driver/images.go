@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -37,9 +38,9 @@ type images struct {
 	steps    int                        // removals begun and ended
 }
 
-func newImages(logger hclog.Logger, s settings, engine Images) *images {
+func newImages(logger hclog.Logger, s config.Settings, engine Images) *images {
 	return &images{
-		logger: logger, engine: engine, enabled: s.GC.Image, delay: s.imageDelay, notes: notesOfImages(s.StateDir),
+		logger: logger, engine: engine, enabled: s.GC.Image, delay: s.ImageDelay, notes: notesOfImages(s.StateDir),
 		users: map[string]map[string]bool{}, due: map[string]time.Time{}, noted: map[string]bool{},
 	}
 }

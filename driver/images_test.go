@@ -13,6 +13,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -99,8 +100,8 @@ func TestImagesStayIfTheOperatorWants(t *testing.T) {
 func newImageGC(t *testing.T, enabled bool) (*images, *fakeEngine) {
 	t.Helper()
 	engine := newFakeEngine()
-	return newImages(quiet(), settings{
-		Config: Config{StateDir: t.TempDir(), GC: GC{Image: enabled}}, imageDelay: time.Minute,
+	return newImages(quiet(), config.Settings{
+		Config: config.Config{StateDir: t.TempDir(), GC: config.GC{Image: enabled}}, ImageDelay: time.Minute,
 	}, engine), engine
 }
 

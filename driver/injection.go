@@ -13,21 +13,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
-)
-
-// injection is the way by which GPUs reach a container.
-type injection string
-
-const (
-	// byRuntime: the NVIDIA runtime reads NVIDIA_VISIBLE_DEVICES and gives the container those GPUs.
-	byRuntime injection = "runtime"
-	// byCDI: Docker itself gives the container what a specification of the Container Device Interface says of those GPUs.
-	byCDI injection = "cdi"
-	// byEither, as a setting: by CDI where Docker lists the GPU, otherwise by the runtime.
-	byEither injection = "auto"
-	// byNone, as a fingerprint: neither works on this node.
-	byNone injection = "none"
 )
 
 // cdiKind is what the device names of GPUs begin with, as nvidia-ctk writes them.
@@ -38,27 +25,27 @@ const cdiKind = "nvidia.com/gpu"
 func cdiName(gpu allocator.GPUID) string { return cdiKind + "=" + string(gpu) }
 
 // injectionOf chooses the way for a task with these GPUs, or, without any, for the node. The reasons say why there is none.
-func (s settings) injectionOf(info docker.Info, gpus []allocator.GPUID) (way injection, reasons []string) {
-	cdi, runtime := s.cdiFaults(info, gpus), s.runtimeFaults(info)
-	switch setting := injection(s.GPUInjection); {
-	case setting == byCDI && len(cdi) > 0:
-		return byNone, cdi
-	case setting == byCDI, setting != byRuntime && len(cdi) == 0 && info.CDI.Lists:
-		return byCDI, nil
+func injectionOf(s config.Settings, info docker.Info, gpus []allocator.GPUID) (way config.Injection, reasons []string) {
+	cdi, runtime := cdiFaults(s, info, gpus), runtimeFaults(s, info)
+	switch setting := config.Injection(s.GPUInjection); {
+	case setting == config.ByCDI && len(cdi) > 0:
+		return config.ByNone, cdi
+	case setting == config.ByCDI, setting != config.ByRuntime && len(cdi) == 0 && info.CDI.Lists:
+		return config.ByCDI, nil
 	case len(runtime) == 0:
-		return byRuntime, nil
-	case setting != byRuntime && info.CDI.Enabled:
-		return byNone, append(runtime, cdi...)
+		return config.ByRuntime, nil
+	case setting != config.ByRuntime && info.CDI.Enabled:
+		return config.ByNone, append(runtime, cdi...)
 	}
-	return byNone, runtime
+	return config.ByNone, runtime
 }
 
 // runtimeFaults says why the NVIDIA runtime cannot give GPUs.
-func (s settings) runtimeFaults(info docker.Info) (faults []string) {
+func runtimeFaults(s config.Settings, info docker.Info) (faults []string) {
 	if !slices.Contains(info.Runtimes, s.NvidiaRuntime) {
 		faults = append(faults, fmt.Sprintf("docker has no runtime %q (nvidia_runtime)", s.NvidiaRuntime))
 	}
-	if !s.allowsNvidiaRuntime() {
+	if !s.AllowsNvidiaRuntime() {
 		faults = append(faults, fmt.Sprintf("allow_runtimes has no %q (nvidia_runtime)", s.NvidiaRuntime))
 	}
 	return faults
@@ -66,7 +53,7 @@ func (s settings) runtimeFaults(info docker.Info) (faults []string) {
 
 // cdiFaults says why Docker cannot give these GPUs by CDI; without any, why it can give none. An engine that has CDI and does
 // not list its devices is taken at its word.
-func (s settings) cdiFaults(info docker.Info, gpus []allocator.GPUID) []string {
+func cdiFaults(s config.Settings, info docker.Info, gpus []allocator.GPUID) []string {
 	switch {
 	case !info.CDI.Enabled:
 		return []string{fmt.Sprintf(`Docker Engine %s has no CDI, or it is off: use 25 or newer, with "features": {"cdi": true} in `+
@@ -108,31 +95,31 @@ func (s *start) chooseInjection() error {
 	settings := s.services.settings
 	if s.order.observes() {
 		if !slices.Contains(info.Runtimes, runtime) {
-			return settings.noRuntime(info)
+			return noRuntime(settings, info)
 		}
 		return nil
 	}
-	way, reasons := settings.injectionOf(info, gpusOf(s.order.bookings))
+	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.order.bookings))
 	s.order.injection, s.order.plainRuntime = way, plainRuntime(settings, info)
-	if injection(settings.GPUInjection) != byCDI || way == byCDI {
+	if config.Injection(settings.GPUInjection) != config.ByCDI || way == config.ByCDI {
 		if _, err := (&blueprint{order: s.order}).runtime(); err != nil {
 			return err // the job's fault, or that of allow_runtimes
 		}
 	}
-	if way != byNone {
+	if way != config.ByNone {
 		return nil
 	}
-	return settings.noInjection(info, reasons)
+	return noInjection(settings, info, reasons)
 }
 
 // errNoCDIDevice: the specification may still be being written, as after a boot.
 var errNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
 
 // noInjection is the error of a start whose GPUs cannot reach a container.
-func (s settings) noInjection(info docker.Info, reasons []string) error {
+func noInjection(s config.Settings, info docker.Info, reasons []string) error {
 	switch {
-	case injection(s.GPUInjection) == byRuntime, !info.CDI.Enabled && injection(s.GPUInjection) == byEither:
-		return s.noRuntime(info)
+	case config.Injection(s.GPUInjection) == config.ByRuntime, !info.CDI.Enabled && config.Injection(s.GPUInjection) == config.ByEither:
+		return noRuntime(s, info)
 	case !info.CDI.Enabled:
 		return fmt.Errorf("gpu_injection: %s", strings.Join(reasons, "; "))
 	}
@@ -140,7 +127,7 @@ func (s settings) noInjection(info docker.Info, reasons []string) error {
 }
 
 // noRuntime is the error of a start that needs the NVIDIA runtime where Docker has none.
-func (s settings) noRuntime(info docker.Info) error {
+func noRuntime(s config.Settings, info docker.Info) error {
 	return fmt.Errorf("requested docker runtime %q was not found; docker has %q: install the NVIDIA Container Toolkit, "+
 		"run `nvidia-ctk runtime configure --runtime=docker` and restart docker, or set nvidia_runtime to the runtime's name",
 		s.NvidiaRuntime, info.Runtimes)
@@ -148,7 +135,7 @@ func (s settings) noRuntime(info docker.Info) error {
 
 // plainRuntime is the runtime of containers whose GPUs come by CDI. The NVIDIA runtime, where it is the engine's default, has
 // no part in it.
-func plainRuntime(s settings, info docker.Info) string {
+func plainRuntime(s config.Settings, info docker.Info) string {
 	program := filepath.Base(info.RuntimePaths[info.DefaultRuntime])
 	if info.DefaultRuntime == s.NvidiaRuntime || strings.HasPrefix(program, "nvidia-container-runtime") {
 		return "runc"
@@ -158,11 +145,11 @@ func plainRuntime(s settings, info docker.Info) string {
 
 // deviceRequests asks Docker for the task's GPUs by CDI.
 func (b *blueprint) deviceRequests() []container.DeviceRequest {
-	if b.injection != byCDI || !b.hasGPU() {
+	if b.injection != config.ByCDI || !b.hasGPU() {
 		return nil
 	}
 	request := container.DeviceRequest{Driver: "cdi"}
-	for _, gpu := range gpusOf(b.bookings) {
+	for _, gpu := range allocator.GPUsOf(b.bookings) {
 		request.DeviceIDs = append(request.DeviceIDs, cdiName(gpu))
 	}
 	return []container.DeviceRequest{request}

@@ -12,11 +12,12 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
 // waysHere are the ways by which the engine can give GPUs to containers.
-func waysHere(t *testing.T) []injection {
+func waysHere(t *testing.T) []config.Injection {
 	t.Helper()
 	engine, err := docker.New(docker.Config{})
 	must.NoError(t, err)
@@ -24,9 +25,9 @@ func waysHere(t *testing.T) []injection {
 	info, err := engine.Info(t.Context())
 	must.NoError(t, err)
 	if info.CDI.Enabled {
-		return []injection{byRuntime, byCDI}
+		return []config.Injection{config.ByRuntime, config.ByCDI}
 	}
-	return []injection{byRuntime}
+	return []config.Injection{config.ByRuntime}
 }
 
 // What a container sees is what was booked, however it is given, and whatever the job and its image ask for.
@@ -55,7 +56,7 @@ func TestServiceContainerSeesItsGPUsOnly(t *testing.T) {
 				w.config += fmt.Sprintf("\ngpu_injection = %q", way)
 				d := w.boot()
 				task, out := w.script(list, c.hcl, c.bookings...)
-				config, err := decodeTaskConfig(task)
+				config, err := config.DecodeTask(task)
 				must.NoError(t, err)
 				config.Image = image
 				must.NoError(t, task.EncodeConcreteDriverConfig(config))

@@ -13,6 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -22,37 +23,37 @@ func TestInjection(t *testing.T) {
 	const a, b = "nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=GPU-bbbb"
 	both := []allocator.GPUID{gpuA, gpuB}
 	for name, c := range map[string]struct {
-		setting  injection
+		setting  config.Injection
 		runtimes []string
 		cdi      docker.CDI
 		gpus     []allocator.GPUID
-		want     injection
+		want     config.Injection
 		reason   string
 	}{
-		"auto with both":                       {byEither, []string{"runc", "nvidia"}, listing(a, b), both, byCDI, ""},
-		"auto without the runtime":             {byEither, []string{"runc"}, listing(a, b), both, byCDI, ""},
-		"auto without CDI":                     {byEither, []string{"runc", "nvidia"}, docker.CDI{}, both, byRuntime, ""},
-		"auto with one of two GPUs":            {byEither, []string{"runc", "nvidia"}, listing(a), both, byRuntime, ""},
-		"auto with GPUs by index":              {byEither, []string{"runc", "nvidia"}, listing("nvidia.com/gpu=0", "nvidia.com/gpu=all"), nil, byRuntime, ""},
-		"auto with another vendor's":           {byEither, []string{"runc", "nvidia"}, listing("amd.com/gpu=GPU-aaaa"), nil, byRuntime, ""},
-		"auto on an engine that lists nothing": {byEither, []string{"runc", "nvidia"}, docker.CDI{Enabled: true}, both, byRuntime, ""},
-		"auto, such an engine, no runtime":     {byEither, []string{"runc"}, docker.CDI{Enabled: true}, both, byNone, `no runtime "nvidia"`},
-		"auto with a MIG instance":             {byEither, []string{"runc"}, listing("nvidia.com/gpu=MIG-1"), []allocator.GPUID{"MIG-1"}, byCDI, ""},
-		"auto with neither":                    {byEither, []string{"runc"}, docker.CDI{}, nil, byNone, `no runtime "nvidia"`},
-		"auto without a specification":         {byEither, []string{"runc"}, listing(), nil, byNone, "names a GPU by its UUID"},
-		"runtime with both":                    {byRuntime, []string{"runc", "nvidia"}, listing(a, b), both, byRuntime, ""},
-		"runtime without it":                   {byRuntime, []string{"runc"}, listing(a, b), both, byNone, `no runtime "nvidia"`},
-		"CDI with both":                        {byCDI, []string{"runc", "nvidia"}, listing(a, b), both, byCDI, ""},
-		"CDI on an old engine":                 {byCDI, []string{"runc", "nvidia"}, docker.CDI{}, nil, byNone, "has no CDI"},
-		"CDI on an engine that lists nothing":  {byCDI, []string{"runc"}, docker.CDI{Enabled: true}, both, byCDI, ""},
-		"CDI without one of the GPUs":          {byCDI, []string{"runc", "nvidia"}, listing(a), both, byNone, b},
-		"CDI without any specification":        {byCDI, []string{"runc", "nvidia"}, listing(), nil, byNone, "nvidia-ctk cdi generate"},
-		"a name that begins with another's":    {byCDI, []string{"runc"}, listing(a + "0"), []allocator.GPUID{gpuA}, byNone, a},
+		"auto with both":                       {config.ByEither, []string{"runc", "nvidia"}, listing(a, b), both, config.ByCDI, ""},
+		"auto without the runtime":             {config.ByEither, []string{"runc"}, listing(a, b), both, config.ByCDI, ""},
+		"auto without CDI":                     {config.ByEither, []string{"runc", "nvidia"}, docker.CDI{}, both, config.ByRuntime, ""},
+		"auto with one of two GPUs":            {config.ByEither, []string{"runc", "nvidia"}, listing(a), both, config.ByRuntime, ""},
+		"auto with GPUs by index":              {config.ByEither, []string{"runc", "nvidia"}, listing("nvidia.com/gpu=0", "nvidia.com/gpu=all"), nil, config.ByRuntime, ""},
+		"auto with another vendor's":           {config.ByEither, []string{"runc", "nvidia"}, listing("amd.com/gpu=GPU-aaaa"), nil, config.ByRuntime, ""},
+		"auto on an engine that lists nothing": {config.ByEither, []string{"runc", "nvidia"}, docker.CDI{Enabled: true}, both, config.ByRuntime, ""},
+		"auto, such an engine, no runtime":     {config.ByEither, []string{"runc"}, docker.CDI{Enabled: true}, both, config.ByNone, `no runtime "nvidia"`},
+		"auto with a MIG instance":             {config.ByEither, []string{"runc"}, listing("nvidia.com/gpu=MIG-1"), []allocator.GPUID{"MIG-1"}, config.ByCDI, ""},
+		"auto with neither":                    {config.ByEither, []string{"runc"}, docker.CDI{}, nil, config.ByNone, `no runtime "nvidia"`},
+		"auto without a specification":         {config.ByEither, []string{"runc"}, listing(), nil, config.ByNone, "names a GPU by its UUID"},
+		"runtime with both":                    {config.ByRuntime, []string{"runc", "nvidia"}, listing(a, b), both, config.ByRuntime, ""},
+		"runtime without it":                   {config.ByRuntime, []string{"runc"}, listing(a, b), both, config.ByNone, `no runtime "nvidia"`},
+		"CDI with both":                        {config.ByCDI, []string{"runc", "nvidia"}, listing(a, b), both, config.ByCDI, ""},
+		"CDI on an old engine":                 {config.ByCDI, []string{"runc", "nvidia"}, docker.CDI{}, nil, config.ByNone, "has no CDI"},
+		"CDI on an engine that lists nothing":  {config.ByCDI, []string{"runc"}, docker.CDI{Enabled: true}, both, config.ByCDI, ""},
+		"CDI without one of the GPUs":          {config.ByCDI, []string{"runc", "nvidia"}, listing(a), both, config.ByNone, b},
+		"CDI without any specification":        {config.ByCDI, []string{"runc", "nvidia"}, listing(), nil, config.ByNone, "nvidia-ctk cdi generate"},
+		"a name that begins with another's":    {config.ByCDI, []string{"runc"}, listing(a + "0"), []allocator.GPUID{gpuA}, config.ByNone, a},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newOrder(t, ``, `gpu_injection = "`+string(c.setting)+`"`).settings
-			way, reasons := s.injectionOf(docker.Info{Runtimes: c.runtimes, CDI: c.cdi}, c.gpus)
+			way, reasons := injectionOf(s, docker.Info{Runtimes: c.runtimes, CDI: c.cdi}, c.gpus)
 			must.Eq(t, c.want, way)
 			if c.reason == "" {
 				must.SliceEmpty(t, reasons)
@@ -69,7 +70,7 @@ func TestContainerWithGPUsByCDI(t *testing.T) {
 	t.Parallel()
 	with := func(hcl string, bookings ...allocator.Booking) docker.Spec {
 		o := newOrder(t, hcl, ``, bookings...)
-		o.injection, o.plainRuntime = byCDI, "runc"
+		o.injection, o.plainRuntime = config.ByCDI, "runc"
 		o.task.Env = map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "GPU_MEM_UUIDS": "GPU-bbbb"}
 		o.image.Env = []string{"NVIDIA_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=GPU-bbbb"}
 		return build(t, o)
@@ -89,7 +90,7 @@ func TestContainerWithGPUsByCDI(t *testing.T) {
 	must.SliceEmpty(t, build(t, newOrder(t, ``, ``, slice(gpuA, 1))).Host.DeviceRequests)
 
 	o := newOrder(t, `runtime = "kata"`, ``, slice(gpuA, 1))
-	o.injection = byCDI
+	o.injection = config.ByCDI
 	_, _, err := o.build()
 	must.ErrorContains(t, err, `requested runtime "kata" is not allowed`)
 }

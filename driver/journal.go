@@ -54,7 +54,7 @@ type attempt struct {
 
 // newAttempt is a start of a task that has these bookings.
 func newAttempt(task *drivers.TaskConfig, bookings []allocator.Booking, begun time.Time, engine string) attempt {
-	a := attempt{ID: task.ID, Owner: ownerOf(task), GPUs: gpusOf(bookings), Begun: begun, Engine: engine}
+	a := attempt{ID: task.ID, Owner: ownerOf(task), GPUs: allocator.GPUsOf(bookings), Begun: begun, Engine: engine}
 	for _, b := range bookings {
 		if a.Units == nil {
 			a.Units = map[allocator.GPUID]allocator.UnitSet{}

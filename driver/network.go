@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // sandboxHostname is a label that Nomad reads by this name.
@@ -38,10 +39,10 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	sandbox, created, err := p.createSandbox(s, allocID, docker.SandboxSpec{
 		Name:        sandboxName(allocID),
 		Hostname:    hostname,
-		Labels:      map[string]string{labelSandbox: allocID},
+		Labels:      map[string]string{label.Sandbox: allocID},
 		Env:         []string{visibleDevices + "=" + noDevices}, // over what its image says
-		PullTimeout: s.settings.infraTimeout,
-		IdleTimeout: s.settings.pullIdle,
+		PullTimeout: s.settings.InfraPullLimit,
+		IdleTimeout: s.settings.PullIdle,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("the group's network cannot be made: %w; infra_image is %q", err, s.settings.InfraImage)
@@ -58,7 +59,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 // before it came to it, or the container was restarted since.
 func (p *Plugin) dropBare(s *services, allocID string) {
 	found, err := s.engine.Inspect(p.ctx, sandboxName(allocID))
-	if err != nil || !found.Running || found.Labels[labelSandbox] != allocID {
+	if err != nil || !found.Running || found.Labels[label.Sandbox] != allocID {
 		return
 	}
 	if bare, err := s.sandboxes.proc.deserted(found.Pid); err != nil || !bare {

@@ -17,6 +17,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/hashicorp/nomad/plugins/drivers/testutils"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/label"
 )
 
 // furnish puts an interface into a group's network, as Nomad does, with an address.
@@ -106,7 +108,7 @@ func TestServiceNetworkModes(t *testing.T) {
 	_, network := d.run(t, server)
 	must.Eq(t, "10.212.77.9", network.IP)
 	must.True(t, network.AutoAdvertise)
-	id := dockerCommand(t, "ps", "--quiet", "--no-trunc", "--filter", "label="+labelAttempt+"="+server.ID)
+	id := dockerCommand(t, "ps", "--quiet", "--no-trunc", "--filter", "label="+label.Attempt+"="+server.ID)
 	name := containerName(server)
 
 	for _, c := range []struct{ name, script, hcl, want string }{

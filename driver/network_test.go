@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // serviceOf is the plugin's service with a view of processes in which a pause container
@@ -125,7 +126,7 @@ func TestForgedSandboxStays(t *testing.T) {
 	d := w.boot()
 	w.engine.change(func() {
 		w.engine.containers["forged"] = &fakeContainer{Container: docker.Container{
-			ID: "forged", Name: "task_1", Running: true, Labels: map[string]string{labelSandbox: allocID},
+			ID: "forged", Name: "task_1", Running: true, Labels: map[string]string{label.Sandbox: allocID},
 		}}
 	})
 	must.NoError(t, d.plugin.DestroyNetwork(allocID, nil))

@@ -44,7 +44,7 @@ func TestNoEffect(t *testing.T) {
 			if c.change != nil {
 				c.change(o)
 			}
-			must.NoError(t, o.job.validate())
+			must.NoError(t, o.job.Validate())
 			_, remarks, err := o.build()
 			must.NoError(t, err)
 			if c.want == "" {
@@ -74,12 +74,12 @@ func TestConfigNoEffect(t *testing.T) {
 		`windows_allow_insecure_container_admin = true`: "windows_allow_insecure_container_admin has no effect",
 		`compat_labels = true`:                          "compat_labels needs Nomad's own Docker driver to be off",
 	} {
-		s, err := parseConfig(t, hcl).settings()
+		s, err := configFrom(t, hcl).Settings()
 		must.NoError(t, err)
-		must.SliceLen(t, 1, s.warnings(Name))
-		must.StrContains(t, s.warnings(Name)[0], want)
+		must.SliceLen(t, 1, s.Warnings(false))
+		must.StrContains(t, s.Warnings(false)[0], want)
 	}
-	s, err := parseConfig(t, `compat_labels = true`).settings()
+	s, err := configFrom(t, `compat_labels = true`).Settings()
 	must.NoError(t, err)
-	must.SliceEmpty(t, s.warnings(BuiltinName), must.Sprint("Nomad's own driver is not there"))
+	must.SliceEmpty(t, s.Warnings(true), must.Sprint("Nomad's own driver is not there"))
 }

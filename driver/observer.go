@@ -5,80 +5,11 @@ package driver
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/hashicorp/nomad/plugins/drivers"
-
 	"nomad-gpu-mem/allocator"
-	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/config"
 )
-
-// GPUObserver names the jobs that may see all GPUs of a node and hold no memory of them,
-// such as an exporter of metrics.
-//
-// A job is identified by what Nomad's servers say of it, and not by anything in its
-// environment. Its image alone proves nothing: the author of a job chooses what runs in the
-// image. So images can only narrow jobs.
-type GPUObserver struct {
-	Jobs         []string `codec:"jobs"`         // NAMESPACE/JOB
-	Images       []string `codec:"images"`       // NAME@DIGEST; none: any image
-	Capabilities []string `codec:"capabilities"` // of NVIDIA's driver
-}
-
-const (
-	driverCapabilities = "NVIDIA_DRIVER_CAPABILITIES"
-	computeCapability  = "compute"
-)
-
-// driverCapabilityNames are those of NVIDIA's container runtime, but for "all".
-var driverCapabilityNames = []string{"compat32", computeCapability, "display", "graphics", "ngx", "utility", "video"}
-
-// namespaceAndJob is an entry of jobs. A namespace has no slash in its name; the ID of a
-// job may have one. There are no globs: "*" would be an ID like any other to Nomad.
-var namespaceAndJob = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}/[^*\x00-\x1f]+$`)
-
-func (g GPUObserver) validate() error {
-	for _, entry := range g.Jobs {
-		if !namespaceAndJob.MatchString(entry) {
-			return fmt.Errorf(`gpu_observer.jobs has %q: write NAMESPACE/JOB, such as "default/gpu-exporter"; globs are not supported`, entry)
-		}
-	}
-	for _, image := range g.Images {
-		if docker.ByDigest(image) == "" {
-			return fmt.Errorf(`gpu_observer.images has %q: write an image with its digest, such as "registry/name@sha256:..."`, image)
-		}
-	}
-	if len(g.Images) > 0 && len(g.Jobs) == 0 {
-		return fmt.Errorf("gpu_observer.images without gpu_observer.jobs allows nothing: name the jobs that may use the images")
-	}
-	for _, name := range g.Capabilities {
-		if !slices.Contains(driverCapabilityNames, name) {
-			return fmt.Errorf("gpu_observer.capabilities has %q: the choice is among %q", name, driverCapabilityNames)
-		}
-	}
-	return nil
-}
-
-// lists reports whether the operator allows the task's job to observe. Namespace and job
-// come from Nomad's servers; a dispatched or periodic job has an ID of its own.
-func (g GPUObserver) lists(task *drivers.TaskConfig) bool {
-	return task.Namespace != "" && slices.Contains(g.Jobs, task.Namespace+"/"+task.JobID)
-}
-
-// checkImage fails unless the job runs one of the listed images. An archive is no source
-// for it: its content is not what the registry calls by that digest.
-func (g GPUObserver) checkImage(job *TaskConfig) error {
-	if len(g.Images) == 0 {
-		return nil
-	}
-	image := docker.ByDigest(job.Image)
-	if image != "" && job.Load == "" && slices.ContainsFunc(g.Images, func(listed string) bool { return docker.ByDigest(listed) == image }) {
-		return nil
-	}
-	return fmt.Errorf("config.image = %q: the client's gpu_observer.images allows %q only, by digest and not from an archive", job.Image, g.Images)
-}
 
 // asksToObserve reports whether the task asks for all GPUs: by NVIDIA's runtime, and
 // without a booking, which would decide what it sees.
@@ -92,22 +23,22 @@ func (o *order) checkObserver() error {
 	switch {
 	case !o.asksToObserve():
 		return nil
-	case !observer.lists(o.task):
+	case !observer.Lists(o.task):
 		return fmt.Errorf("config.runtime = %q is for tasks with a device block %q: add one, or remove the runtime; "+
 			"a job that only monitors GPUs needs an entry in the client's gpu_observer.jobs", o.job.Runtime, allocator.Device)
-	case !o.settings.allowsNvidiaRuntime():
+	case !o.settings.AllowsNvidiaRuntime():
 		return fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", o.job.Runtime, o.settings.AllowRuntimes)
 	case o.job.Privileged && !o.settings.AllowPrivilegedGPU:
 		return fmt.Errorf("config.privileged in a job of gpu_observer: a privileged container can use the GPUs that it should only see; " +
 			"remove it, or have the operator set allow_privileged_gpu")
 	}
-	return observer.checkImage(o.job)
+	return observer.CheckImage(o.job)
 }
 
 // observes reports whether the container sees all GPUs and holds none.
 func (o *order) observes() bool { return o.asksToObserve() && o.checkObserver() == nil }
 
-// env is the pin of an observer.
-func (g GPUObserver) env() map[string]string {
+// pinObserver lets a container see all GPUs, with the capabilities that the operator allows.
+func pinObserver(g config.GPUObserver) map[string]string {
 	return map[string]string{visibleDevices: "all", driverCapabilities: strings.Join(g.Capabilities, ",")}
 }

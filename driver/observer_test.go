@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/label"
 )
 
 const (
@@ -58,7 +60,7 @@ func TestObserverSeesAllGPUs(t *testing.T) {
 			must.Eq(t, "nvidia", spec.Host.Runtime)
 			must.Eq(t, "all", env[visibleDevices])
 			must.Eq(t, c.capabilities, env[driverCapabilities])
-			must.Eq(t, "", spec.Config.Labels[labelGPUs], must.Sprint("it holds none"))
+			must.Eq(t, "", spec.Config.Labels[label.GPUs], must.Sprint("it holds none"))
 			for _, key := range []string{"GPU_MEM_LIMIT_MIB", "GPU_MEM_UNITS", "GPU_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"} {
 				must.MapNotContainsKey(t, env, key)
 			}
@@ -71,50 +73,50 @@ func TestObserverCannotBeForged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, config string
-		change       func(task *drivers.TaskConfig, job *TaskConfig)
+		change       func(task *drivers.TaskConfig, job *config.TaskConfig)
 	}{
-		{"no key of the operator's", ``, func(*drivers.TaskConfig, *TaskConfig) {}},
-		{"same job in another namespace", observing, func(task *drivers.TaskConfig, _ *TaskConfig) { task.Namespace = "default" }},
-		{"namespace in another case", observing, func(task *drivers.TaskConfig, _ *TaskConfig) { task.Namespace = "Monitoring" }},
-		{"no namespace", observing, func(task *drivers.TaskConfig, _ *TaskConfig) {
+		{"no key of the operator's", ``, func(*drivers.TaskConfig, *config.TaskConfig) {}},
+		{"same job in another namespace", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) { task.Namespace = "default" }},
+		{"namespace in another case", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) { task.Namespace = "Monitoring" }},
+		{"no namespace", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) {
 			task.Namespace, task.JobID = "", "monitoring/gpu-exporter"
 		}},
-		{"namespace in the job's ID", observing, func(task *drivers.TaskConfig, _ *TaskConfig) {
+		{"namespace in the job's ID", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) {
 			task.Namespace, task.JobID = "default", "monitoring/gpu-exporter"
 		}},
-		{"name in place of ID", observing, func(task *drivers.TaskConfig, _ *TaskConfig) { task.JobID = "other" }},
-		{"child of the job", observing, func(task *drivers.TaskConfig, _ *TaskConfig) {
+		{"name in place of ID", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) { task.JobID = "other" }},
+		{"child of the job", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) {
 			task.JobID, task.ParentJobID = "gpu-exporter/dispatch-1", "gpu-exporter"
 		}},
-		{"environment", observing, func(task *drivers.TaskConfig, _ *TaskConfig) {
+		{"environment", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) {
 			task.Namespace = "default"
 			task.Env = map[string]string{"NOMAD_NAMESPACE": "monitoring", "NOMAD_JOB_ID": "gpu-exporter", visibleDevices: "all"}
 		}},
-		{"labels", observing, func(task *drivers.TaskConfig, job *TaskConfig) {
+		{"labels", observing, func(task *drivers.TaskConfig, job *config.TaskConfig) {
 			task.Namespace = "default"
 			job.Labels = map[string]string{"namespace": "monitoring", "job_id": "gpu-exporter"}
 		}},
-		{"glob in the job's ID", observing, func(task *drivers.TaskConfig, _ *TaskConfig) { task.JobID = "*" }},
-		{"the image without the job", pinnedImage, func(task *drivers.TaskConfig, job *TaskConfig) {
+		{"glob in the job's ID", observing, func(task *drivers.TaskConfig, _ *config.TaskConfig) { task.JobID = "*" }},
+		{"the image without the job", pinnedImage, func(task *drivers.TaskConfig, job *config.TaskConfig) {
 			task.JobID, job.Image = "other", exporter
 		}},
-		{"the job without the image", pinnedImage, func(*drivers.TaskConfig, *TaskConfig) {}},
-		{"the image's name alone", pinnedImage, func(_ *drivers.TaskConfig, job *TaskConfig) {
+		{"the job without the image", pinnedImage, func(*drivers.TaskConfig, *config.TaskConfig) {}},
+		{"the image's name alone", pinnedImage, func(_ *drivers.TaskConfig, job *config.TaskConfig) {
 			job.Image = "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3"
 		}},
-		{"another digest", pinnedImage, func(_ *drivers.TaskConfig, job *TaskConfig) {
+		{"another digest", pinnedImage, func(_ *drivers.TaskConfig, job *config.TaskConfig) {
 			job.Image = exporter[:len(exporter)-1] + "2"
 		}},
-		{"the digest as a tag", pinnedImage, func(_ *drivers.TaskConfig, job *TaskConfig) {
+		{"the digest as a tag", pinnedImage, func(_ *drivers.TaskConfig, job *config.TaskConfig) {
 			job.Image = "nvcr.io/nvidia/k8s/dcgm-exporter:sha256-5b1ae1f0f3d5c1f7a8e4b2c6d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f809101"
 		}},
-		{"the image from an archive", pinnedImage, func(_ *drivers.TaskConfig, job *TaskConfig) {
+		{"the image from an archive", pinnedImage, func(_ *drivers.TaskConfig, job *config.TaskConfig) {
 			job.Image, job.Load = exporter, "img.tar"
 		}},
-		{"the image by its ID", pinnedImage, func(_ *drivers.TaskConfig, job *TaskConfig) {
+		{"the image by its ID", pinnedImage, func(_ *drivers.TaskConfig, job *config.TaskConfig) {
 			job.Image = exporterDigest[len("@"):]
 		}},
-		{"privileged", observing + "\nallow_privileged = true", func(_ *drivers.TaskConfig, job *TaskConfig) { job.Privileged = true }},
+		{"privileged", observing + "\nallow_privileged = true", func(_ *drivers.TaskConfig, job *config.TaskConfig) { job.Privileged = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -204,10 +206,10 @@ func TestObserverConfig(t *testing.T) {
 		{"jobs = [\"a/b\"]\ncapabilities = [\"all\"]", `gpu_observer.capabilities has "all"`},
 		{"jobs = [\"a/b\"]\ncapabilities = [\"utility,compute\"]", `gpu_observer.capabilities has "utility,compute"`},
 	} {
-		_, err := parseConfig(t, "gpu_observer {\n"+c.hcl+"\n}").settings()
+		_, err := configFrom(t, "gpu_observer {\n"+c.hcl+"\n}").Settings()
 		must.ErrorContains(t, err, c.want, must.Sprint(c.hcl))
 	}
-	s, err := parseConfig(t, "gpu_observer {\n jobs = [\"a/b/c d\"]\n}").settings()
+	s, err := configFrom(t, "gpu_observer {\n jobs = [\"a/b/c d\"]\n}").Settings()
 	must.NoError(t, err, must.Sprint("a job's ID may have a slash"))
 	must.Eq(t, []string{"utility"}, s.GPUObserver.Capabilities)
 }

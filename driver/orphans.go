@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/internal/tellonce"
 )
 
@@ -65,10 +66,10 @@ func neverRan(c docker.Container) bool { return c.Status == "created" }
 // isResidue reports whether a container that has ended is of no use to anyone: no record
 // knows its attempt, and Nomad had the time to ask how it ended.
 func (k *keeper) isResidue(c docker.Container, now time.Time) bool {
-	if k.keepContainers || c.Labels[labelAttempt] == "" || now.Sub(k.since) < orphanAge {
+	if k.keepContainers || c.Labels[label.Attempt] == "" || now.Sub(k.since) < orphanAge {
 		return false
 	}
-	_, known, err := k.journal.read(c.Labels[labelAttempt])
+	_, known, err := k.journal.read(c.Labels[label.Attempt])
 	return !known && err == nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/driver/taskfile"
@@ -219,7 +220,7 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	}) // Nomad's own driver's
 	for id, node := range map[string]string{"own": "node", "elsewhere": "another node"} {
 		w.engine.put(id, "nobody", "running")
-		w.engine.change(func() { w.engine.containers[id].Labels[labelNode] = node })
+		w.engine.change(func() { w.engine.containers[id].Labels[label.Node] = node })
 	}
 	young := time.Now()
 	w.engine.put("young", "nobody", "running")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 )
 
 // visibleDevices is what the NVIDIA runtime reads to decide which GPUs a
@@ -19,6 +20,9 @@ const (
 	visibleDevices = "NVIDIA_VISIBLE_DEVICES"
 	noDevices      = "void"
 )
+
+// driverCapabilities is which parts of NVIDIA's driver the runtime gives a container.
+const driverCapabilities = "NVIDIA_DRIVER_CAPABILITIES"
 
 // pinEnv is the part of the environment that ties a container to its slices.
 // Nothing may override it.
@@ -31,7 +35,7 @@ const (
 //	GPU_MEM_FRACTION        each slice as a share of its GPU's whole memory, likewise
 //
 // seesAll says that the container can use every GPU of the host all the same.
-func pinEnv(bookings []allocator.Booking, way injection, seesAll bool) map[string]string {
+func pinEnv(bookings []allocator.Booking, way config.Injection, seesAll bool) map[string]string {
 	if len(bookings) == 0 {
 		return map[string]string{visibleDevices: noDevices}
 	}
@@ -43,7 +47,7 @@ func pinEnv(bookings []allocator.Booking, way injection, seesAll bool) map[strin
 		"GPU_MEM_UNITS":     listed(bookings, func(b allocator.Booking) string { return strconv.Itoa(len(b.Units)) }),
 		"GPU_MEM_FRACTION":  listed(bookings, fraction),
 	}
-	if way == byCDI {
+	if way == config.ByCDI {
 		pin[visibleDevices] = noDevices
 	}
 	if seesAll {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"golang.org/x/sync/singleflight"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/staging"
@@ -57,7 +57,7 @@ type Plugin struct {
 
 // services is what the configuration decides.
 type services struct {
-	settings  settings
+	settings  config.Settings
 	engine    Engine
 	table     Table
 	keeper    *keeper
@@ -116,13 +116,13 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 // SetConfig checks the configuration. Nomad calls it on throw-away instances too,
 // without an agent's configuration; only with one does the plugin begin its service.
 func (p *Plugin) SetConfig(c *base.Config) error {
-	var config Config
+	var config config.Config
 	if len(c.PluginConfig) > 0 {
 		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
 			return fmt.Errorf("plugin %q: cannot read its config block: %w", p.name, err)
 		}
 	}
-	checked, err := config.settings()
+	checked, err := config.Settings()
 	if err != nil {
 		return fmt.Errorf("plugin %q: %w", p.name, err)
 	}
@@ -135,11 +135,11 @@ func (p *Plugin) SetConfig(c *base.Config) error {
 // serve opens the engine and the table and starts the loops that look after what
 // nobody asks about. A plugin is configured once; Nomad starts a new process for
 // another configuration.
-func (p *Plugin) serve(s settings) error {
+func (p *Plugin) serve(s config.Settings) error {
 	if p.services.Load() != nil {
 		return nil
 	}
-	for _, warning := range s.warnings(p.name) {
+	for _, warning := range s.Warnings(p.name == BuiltinName) {
 		p.logger.Warn(warning)
 	}
 	if (hostDevices{root: "/"}).sharesGPUs() {
@@ -152,7 +152,7 @@ func (p *Plugin) serve(s settings) error {
 			return fmt.Errorf("plugin %q: auth.config = %q cannot be used: %w", p.name, s.Auth.Config, err)
 		}
 	}
-	engine, err := p.openEngine(s.engine())
+	engine, err := p.openEngine(s.Engine())
 	if err != nil {
 		return fmt.Errorf("plugin %q: endpoint = %q, or its tls: %w", p.name, s.Endpoint, err)
 	}
@@ -163,7 +163,7 @@ func (p *Plugin) serve(s settings) error {
 	keeper := newKeeper(p.logger, s, engine, table, staging.New(s.StateDir, p.mounts))
 	keeper.tenancy.announce()
 	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: keeper.staging}
-	services.images.resume(time.Now().Add(max(s.imageDelay, p.pace.settling)))
+	services.images.resume(time.Now().Add(max(s.ImageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.agent.open(time.Now)() // an agent has configured the plugin just now
 	p.spawn(func() { p.successionLoop(services) })
@@ -174,20 +174,6 @@ func (p *Plugin) serve(s settings) error {
 	p.spawn(func() { p.assertLoop(services) })
 	p.spawn(func() { p.reconcileLoop(services) })
 	return nil
-}
-
-func (s settings) engine() docker.Config {
-	return docker.Config{
-		Endpoint:       s.Endpoint,
-		Cert:           s.TLS.Cert,
-		Key:            s.TLS.Key,
-		CA:             s.TLS.CA,
-		AuthConfigFile: s.Auth.Config,
-		AuthHelper:     s.Auth.Helper,
-		InfraImage:     s.InfraImage,
-		InfraPinFile:   filepath.Join(s.StateDir, "infra_image.json"),
-		SpoolDir:       s.StateDir,
-	}
 }
 
 // Configured reports whether an agent has configured the plugin for service.
@@ -201,11 +187,11 @@ func (p *Plugin) serving() (*services, error) {
 	return nil, fmt.Errorf("plugin %q has not been configured by the agent yet", p.name)
 }
 
-func (p *Plugin) settings() settings {
+func (p *Plugin) settings() config.Settings {
 	if s := p.services.Load(); s != nil {
 		return s.settings
 	}
-	return settings{}
+	return config.Settings{}
 }
 
 // spawn runs a goroutine that ends with the plugin. After Shutdown nothing runs any more.

@@ -44,7 +44,7 @@ func TestProgramsGetTheirSlice(t *testing.T) {
 			block := fenced(t, page, c.heading, "hcl")
 			body, found := strings.CutPrefix(block, "config {")
 			must.True(t, found)
-			job := parseTask(t, strings.TrimSuffix(strings.TrimSpace(body), "}"))
+			job := taskFrom(t, strings.TrimSuffix(strings.TrimSpace(body), "}"))
 			must.Eq(t, []string{"/bin/sh", "-c"}, job.Entrypoint)
 			must.Len(t, 1, job.Args)
 			must.Eq(t, c.want, startedBy(t, job.Args[0], c.env))

@@ -12,6 +12,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // bareAge is how old a claim without a container must be to be left behind. Another
@@ -121,12 +122,12 @@ func (k *keeper) view(ctx context.Context, gpu allocator.GPUID, reports bool, no
 
 // strays are the containers of this driver that run on GPUs and that nobody in this
 // process looks after.
-func (k *keeper) strays(ctx context.Context, now time.Time) ([]Found, error) {
+func (k *keeper) strays(ctx context.Context, now time.Time) ([]label.Found, error) {
 	if now.Sub(k.since) < strayAge {
 		return nil, nil
 	}
-	found, err := Look(ctx, k.engine)
-	return slices.DeleteFunc(found, func(f Found) bool {
+	found, err := label.Find(ctx, k.engine)
+	return slices.DeleteFunc(found, func(f label.Found) bool {
 		return !f.Running || len(f.GPUs) == 0 || k.custody.kept(f.Attempt)
 	}), err
 }
@@ -205,8 +206,8 @@ func (k *keeper) hasContainer(ctx context.Context, claim allocator.Claim) (bool,
 	if err := sameEngine(ctx, k.engine, claim.Engine); err != nil {
 		return false, fmt.Errorf("claim of %s on units %s: %w", claim.Owner, claim.Units, err)
 	}
-	containers, err := k.engine.List(ctx, map[string]string{labelAttempt: claim.Attempt})
-	if err != nil || slices.ContainsFunc(containers, func(c docker.Container) bool { return ours(c) && mayRun(c) }) {
+	containers, err := k.engine.List(ctx, map[string]string{label.Attempt: claim.Attempt})
+	if err != nil || slices.ContainsFunc(containers, func(c docker.Container) bool { return label.Ours(c) && mayRun(c) }) {
 		return err == nil, err
 	}
 	containers, err = k.containersOf(ctx, claim.Owner)

@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/staging"
 )
 
@@ -29,7 +30,7 @@ func TestReconcile(t *testing.T) {
 			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, allocator.Attempt{ID: "y"}, []allocator.Booking{slice(gpuA, 1)}))
 		}, false},
 		{"a container of its task runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) {
-			w.taskContainer("c1", "app-"+allocID, map[string]string{builtinAlloc: allocID})
+			w.taskContainer("c1", "app-"+allocID, map[string]string{label.BuiltinAlloc: allocID})
 		}, false},
 		{"its record is damaged", time.Hour, func(t *testing.T, _ *world, k *keeper) {
 			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))

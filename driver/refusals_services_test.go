@@ -12,6 +12,8 @@ import (
 
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
+
+	"nomad-gpu-mem/driver/config"
 )
 
 // What only Docker or the kernel can refuse is told with the job's key all the same.
@@ -53,10 +55,10 @@ func TestServiceForgedDevice(t *testing.T) {
 	task, _ := w.script(`true`, ``)
 	node := filepath.Join(task.AllocDir, "alloc", "render")
 	must.NoError(t, unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(226, 128))))
-	config, err := decodeTaskConfig(task)
+	job, err := config.DecodeTask(task)
 	must.NoError(t, err)
-	config.Devices = []Device{{HostPath: node}}
-	must.NoError(t, task.EncodeConcreteDriverConfig(config))
+	job.Devices = []config.Device{{HostPath: node}}
+	must.NoError(t, task.EncodeConcreteDriverConfig(job))
 	_, _, err = d.StartTask(task)
 	must.ErrorContains(t, err, "not below /dev")
 }

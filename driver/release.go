@@ -15,7 +15,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/boot"
@@ -47,7 +49,7 @@ type keeper struct {
 	complaints map[string]tellonce.Last // under mu: what the sweep reported, by attempt; "": of records that it cannot read
 }
 
-func newKeeper(logger hclog.Logger, s settings, engine Containers, table Table, area *staging.Area) *keeper {
+func newKeeper(logger hclog.Logger, s config.Settings, engine Containers, table Table, area *staging.Area) *keeper {
 	node := openHome(s.StateDir)
 	if node.unread != nil {
 		logger.Warn("the node's ID is unknown until the first task starts", "error", node.unread)
@@ -233,8 +235,8 @@ func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container,
 		return nil, fmt.Errorf("%w; if that engine is gone for good, release the claim with `nomad-gpu-mem release` and remove %s",
 			err, k.journal.path(a.ID))
 	}
-	all, err := k.engine.List(ctx, map[string]string{labelAttempt: a.ID})
-	all = slices.DeleteFunc(all, func(c docker.Container) bool { return !ours(c) })
+	all, err := k.engine.List(ctx, map[string]string{label.Attempt: a.ID})
+	all = slices.DeleteFunc(all, func(c docker.Container) bool { return !label.Ours(c) })
 	if err != nil || a.Container == "" {
 		return all, err
 	}

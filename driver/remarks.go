@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/label"
 )
 
 // deviceSilence is how long the node's device plugin may say nothing until what it said
@@ -33,7 +34,7 @@ type remark struct {
 func toTasks(round []remark, tasks []*handle) (all []remark) {
 	for _, r := range round {
 		for _, h := range tasks {
-			if r.told != nil && h.running() && slices.Contains(gpusOf(h.bookings), r.gpu) {
+			if r.told != nil && h.running() && slices.Contains(allocator.GPUsOf(h.bookings), r.gpu) {
 				again := r
 				again.about, again.task, again.text = r.about+" for "+h.task.ID, h.task, r.told(h.task.Namespace)
 				all = append(all, again)
@@ -48,7 +49,7 @@ func toTasks(round []remark, tasks []*handle) (all []remark) {
 type outlook struct {
 	gpu      allocator.GPU     // its state is zero if this node's device plugin does not report it now
 	anothers []allocator.Claim // that are other nodes'
-	strays   []Found           // containers that run on it, and that no task stands behind
+	strays   []label.Found     // containers that run on it, and that no task stands behind
 	released bool              // a claim was left behind on it
 }
 
@@ -105,9 +106,9 @@ func (o outlook) unmanaged(mib uint64, name func(allocator.Claim) string) string
 func fullName(claim allocator.Claim) string { return claim.Owner.String() }
 
 // unclaimed are the strays that have no claim.
-func (o outlook) unclaimed() []Found {
+func (o outlook) unclaimed() []label.Found {
 	claims := o.gpu.Claims()
-	return slices.DeleteFunc(slices.Clone(o.strays), func(f Found) bool {
+	return slices.DeleteFunc(slices.Clone(o.strays), func(f label.Found) bool {
 		return !slices.Contains(f.GPUs, o.gpu.ID) ||
 			slices.ContainsFunc(claims, func(c allocator.Claim) bool { return c.Attempt == f.Attempt })
 	})

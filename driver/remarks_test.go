@@ -13,6 +13,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // Each case makes one thing wrong on a GPU of which a task has two units.
@@ -39,11 +40,11 @@ func TestRemarks(t *testing.T) {
 			says:  []string{"units 0-1 (2048 MiB)", "job/app (alloc 5ea1e5)", "node-2", "doctor"},
 		},
 		"a container without a claim": {
-			wrong: func(o *outlook) { o.strays = []Found{stray("other", gpuA)} },
+			wrong: func(o *outlook) { o.strays = []label.Found{stray("other", gpuA)} },
 			says:  []string{"container name", "without a claim", "docker rm -f name"},
 		},
-		"a container with its claim": {wrong: func(o *outlook) { o.strays = []Found{stray("attempt", gpuA)} }},
-		"a container of another GPU": {wrong: func(o *outlook) { o.strays = []Found{stray("other", gpuB)} }},
+		"a container with its claim": {wrong: func(o *outlook) { o.strays = []label.Found{stray("attempt", gpuA)} }},
+		"a container of another GPU": {wrong: func(o *outlook) { o.strays = []label.Found{stray("other", gpuB)} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,8 +72,8 @@ func TestRemarks(t *testing.T) {
 	}
 }
 
-func stray(attempt string, gpu allocator.GPUID) Found {
-	return Found{Container: docker.Container{ID: "id", Name: "name", Running: true}, Attempt: attempt, GPUs: []allocator.GPUID{gpu}}
+func stray(attempt string, gpu allocator.GPUID) label.Found {
+	return label.Found{Container: docker.Container{ID: "id", Name: "name", Running: true}, Attempt: attempt, GPUs: []allocator.GPUID{gpu}}
 }
 
 func TestSilence(t *testing.T) {

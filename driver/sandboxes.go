@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // sandboxIdle is how long a group's network must have been deserted to be taken for
@@ -59,7 +60,7 @@ func (s *sandboxes) idle(alloc string, deserted bool, now time.Time) bool {
 func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	found, err := s.engine.List(ctx, map[string]string{labelSandbox: ""})
+	found, err := s.engine.List(ctx, map[string]string{label.Sandbox: ""})
 	if err != nil {
 		p.logger.Warn("forgotten group networks cannot be looked for", "error", err)
 		return
@@ -70,15 +71,15 @@ func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time
 		return
 	}
 	for _, c := range found {
-		alloc := c.Labels[labelSandbox]
-		if c.Name == sandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.danglingGrace {
+		alloc := c.Labels[label.Sandbox]
+		if c.Name == sandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.DanglingGrace {
 			p.removeIfForgotten(ctx, s, c, now)
 		}
 	}
 }
 
 func (p *Plugin) removeIfForgotten(ctx context.Context, s *services, c docker.Container, now time.Time) {
-	alloc := c.Labels[labelSandbox]
+	alloc := c.Labels[label.Sandbox]
 	if !s.keeper.custody.look(ctx, custodyOf(alloc)) {
 		return // Nomad is asking for it
 	}
@@ -112,7 +113,7 @@ func (s *services) forgotten(ctx context.Context, c docker.Container, now time.T
 	if err != nil {
 		return false, err
 	}
-	return s.sandboxes.idle(c.Labels[labelSandbox], deserted, now), nil
+	return s.sandboxes.idle(c.Labels[label.Sandbox], deserted, now), nil
 }
 
 // allocs are the allocations with attempts that are not at their end.

@@ -14,6 +14,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // fakeProc has a pause process (1) with the given interface in its namespace and a child
@@ -95,7 +96,7 @@ func TestForgottenSandboxes(t *testing.T) {
 			must.NoError(t, err)
 			s.sandboxes.proc = fakeProc(t, "lo", false)
 			pause := docker.Container{
-				ID: "pause", Name: sandboxName(allocID), Running: c.running, Pid: 1, Labels: map[string]string{labelSandbox: allocID},
+				ID: "pause", Name: sandboxName(allocID), Running: c.running, Pid: 1, Labels: map[string]string{label.Sandbox: allocID},
 			}
 			if c.foreign {
 				pause.Name = "somebody"

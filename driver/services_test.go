@@ -25,6 +25,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 	"nomad-gpu-mem/driver/staging"
 )
@@ -53,7 +54,7 @@ func testGPUs(t *testing.T) (first, second allocator.GPUID) {
 func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*drivers.TaskConfig, *logpipetest.Collector) {
 	w.t.Helper()
 	task := w.taskOf(uuid.Generate(), ``, bookings...)
-	config := parseTask(w.t, fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, hcl))
+	config := taskFrom(w.t, fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, hcl))
 	if config.Image == "local/app:1" {
 		config.Image = os.Getenv("GPU_MEM_TEST_IMAGE")
 	}
@@ -131,7 +132,7 @@ func noContainer(t *testing.T, task *drivers.TaskConfig) {
 	engine, err := docker.New(docker.Config{})
 	must.NoError(t, err)
 	defer engine.Close()
-	found, err := engine.List(t.Context(), map[string]string{labelAttempt: task.ID})
+	found, err := engine.List(t.Context(), map[string]string{label.Attempt: task.ID})
 	must.NoError(t, err)
 	must.SliceEmpty(t, found)
 }

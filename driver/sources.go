@@ -24,7 +24,7 @@ const mostStaged = 500
 // those names now. Docker looks a path up when the container starts, and another task of
 // the group may have put a link in its place by then.
 func (s *start) stageSources(spec *docker.Spec) error {
-	if !s.services.settings.stagesSources() {
+	if !s.services.settings.StagesSources() {
 		return nil
 	}
 	alloc, err := taskfile.OpenDir(s.task.AllocDir)
@@ -141,10 +141,6 @@ func release(covers []staging.Cover) {
 	for _, cover := range covers {
 		cover.Held.Close()
 	}
-}
-
-func (s settings) stagesSources() bool {
-	return s.Volumes.StageSources == nil || *s.Volumes.StageSources
 }
 
 // changeable returns a source as a path inside the allocation's directory, if a task

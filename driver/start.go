@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/pause"
 )
@@ -110,7 +111,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 // prepare collects what decides on the container, and has the image brought. It
 // takes nothing that would have to be given back.
 func (s *start) prepare() error {
-	job, err := decodeTaskConfig(s.task)
+	job, err := config.DecodeTask(s.task)
 	if err != nil {
 		return err
 	}
@@ -221,13 +222,13 @@ func (s *start) pullImage() (err error) {
 		Ref:          job.Image,
 		Force:        job.ForcePull,
 		AuthSoftFail: job.AuthSoftFail,
-		Timeout:      job.pullTimeout(s.services.settings.pullTimeout),
-		IdleTimeout:  s.services.settings.pullIdle,
+		Timeout:      job.PullLimit(s.services.settings.PullLimit),
+		IdleTimeout:  s.services.settings.PullIdle,
 		Progress: func(message string) {
 			s.plugin.announcer.tell(s.task, message, "image", docker.FamiliarName(job.Image))
 		},
 	}
-	if job.Auth != (Auth{}) { // also without a user: the pull is anonymous then
+	if job.Auth != (config.Auth{}) { // also without a user: the pull is anonymous then
 		request.Auth = &docker.Auth{
 			Username: job.Auth.Username, Password: job.Auth.Password, ServerAddress: job.Auth.ServerAddress,
 		}

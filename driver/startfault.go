@@ -30,7 +30,7 @@ func (s *start) noteFault(err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), faultTime)
 	defer cancel()
-	if failed := s.services.table.StartFailed(ctx, blamed(gpusOf(s.order.bookings), err), reason); failed != nil {
+	if failed := s.services.table.StartFailed(ctx, blamed(allocator.GPUsOf(s.order.bookings), err), reason); failed != nil {
 		s.plugin.logger.Warn("the table does not know of a start that failed for the node's fault", "task_id", s.task.ID, "error", failed)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/internal/pause"
 )
 
@@ -31,10 +32,10 @@ func (p *Plugin) sweepLoop(s *services) {
 // time to recover its tasks.
 func (p *Plugin) danglingLoop(s *services) {
 	dangling := s.settings.GC.Dangling
-	if !dangling.Enabled || pause.For(p.ctx, max(s.settings.danglingEvery, s.settings.danglingGrace)) != nil {
+	if !dangling.Enabled || pause.For(p.ctx, max(s.settings.DanglingPeriod, s.settings.DanglingGrace)) != nil {
 		return
 	}
-	every(p.ctx, s.settings.danglingEvery, func() {
+	every(p.ctx, s.settings.DanglingPeriod, func() {
 		p.removeAllDangling(p.ctx, s, time.Now())
 		p.removeForgotten(p.ctx, s, time.Now())
 	})
@@ -44,7 +45,7 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 	if _, sole := s.keeper.tenancy.sole(now); !sole {
 		return // another process may look after them
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(settleTimeout, s.settings.danglingEvery)) // there may be many
+	ctx, cancel := context.WithTimeout(ctx, max(settleTimeout, s.settings.DanglingPeriod)) // there may be many
 	defer cancel()
 	containers, err := p.danglingCandidates(ctx, s)
 	if err != nil {
@@ -52,7 +53,7 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 		return
 	}
 	for _, c := range containers {
-		if now.Sub(c.CreatedAt) > s.settings.danglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) && !s.keeper.isElsewhere(c) {
+		if now.Sub(c.CreatedAt) > s.settings.DanglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) && !s.keeper.isElsewhere(c) {
 			p.removeDangling(ctx, s, c)
 		}
 	}
@@ -63,11 +64,11 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 // container without a node is of an older version, and one that is recorded here is this
 // node's, under an ID that it had before its agent lost its data_dir.
 func (k *keeper) isElsewhere(c docker.Container) bool {
-	node := allocator.NodeID(c.Labels[labelNode])
+	node := allocator.NodeID(c.Labels[label.Node])
 	if node == "" || node == k.home.nodeID() {
 		return false
 	}
-	if _, recorded, _ := k.journal.read(c.Labels[labelAttempt]); recorded {
+	if _, recorded, _ := k.journal.read(c.Labels[label.Attempt]); recorded {
 		return false
 	}
 	err := fmt.Errorf("container %s belongs to node %s, and this is node %s: if no agent has that ID any more, "+
@@ -81,18 +82,18 @@ func (k *keeper) isElsewhere(c docker.Container) bool {
 // danglingCandidates are the containers of tasks: this driver's, and those of Nomad's own
 // where this driver has its name. Nomad then loads no other driver that would remove them.
 func (p *Plugin) danglingCandidates(ctx context.Context, s *services) ([]docker.Container, error) {
-	candidates, err := s.engine.List(ctx, map[string]string{labelAttempt: ""})
-	candidates = slices.DeleteFunc(candidates, func(c docker.Container) bool { return !ours(c) })
+	candidates, err := s.engine.List(ctx, map[string]string{label.Attempt: ""})
+	candidates = slices.DeleteFunc(candidates, func(c docker.Container) bool { return !label.Ours(c) })
 	if err != nil || p.name != BuiltinName {
 		return candidates, err
 	}
-	others, err := s.engine.List(ctx, map[string]string{builtinAlloc: ""})
+	others, err := s.engine.List(ctx, map[string]string{label.BuiltinAlloc: ""})
 	if err != nil {
 		return candidates, err
 	}
 	taken, err := p.takenOver(s)
 	for _, c := range others {
-		if isBuiltinTask(c) && !ours(c) && !taken[c.ID] {
+		if isBuiltinTask(c) && !label.Ours(c) && !taken[c.ID] {
 			candidates = append(candidates, c)
 		}
 	}
@@ -114,7 +115,7 @@ func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
 }
 
 func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Container) {
-	attempt := cmp.Or(c.Labels[labelAttempt], c.ID) // a container of Nomad's own driver has no such label
+	attempt := cmp.Or(c.Labels[label.Attempt], c.ID) // a container of Nomad's own driver has no such label
 	if !s.keeper.custody.look(ctx, attempt) {
 		return // a task of ours
 	}
@@ -123,7 +124,7 @@ func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Conta
 		p.logger.Info("a container that no task owns would be removed", "container", c.Name)
 		return
 	}
-	p.logger.Warn("removing a container that no task owns", "container", c.Name, "alloc_id", cmp.Or(c.Labels[labelAlloc], c.Labels[builtinAlloc]))
+	p.logger.Warn("removing a container that no task owns", "container", c.Name, "alloc_id", cmp.Or(c.Labels[label.Alloc], c.Labels[label.BuiltinAlloc]))
 	if err := s.engine.Remove(ctx, c.ID); err != nil {
 		p.logger.Error("a container that no task owns cannot be removed", "container", c.Name, "error", err)
 	}

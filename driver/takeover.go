@@ -18,6 +18,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/internal/pause"
 )
 
@@ -41,7 +42,7 @@ func (s TaskState) isBuiltin() bool { return s.Attempt == "" }
 func isBuiltinTask(c docker.Container) bool {
 	alloc := filepath.Dir(c.Mounts[allocdir.SharedAllocContainerPath])
 	local := filepath.Dir(c.Mounts[allocdir.TaskLocalContainerPath])
-	return filepath.Base(alloc) == c.Labels[builtinAlloc] && filepath.Dir(local) == alloc
+	return filepath.Base(alloc) == c.Labels[label.BuiltinAlloc] && filepath.Dir(local) == alloc
 }
 
 // takeOver makes the handle one of a task that Nomad's own driver started.
@@ -118,7 +119,7 @@ func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpe
 
 // findSandbox finds a group's pause container. docker.ErrNotFound if there is none.
 func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (docker.Sandbox, error) {
-	found, err := s.sandbox(ctx, sandboxName(alloc), labelSandbox, alloc)
+	found, err := s.sandbox(ctx, sandboxName(alloc), label.Sandbox, alloc)
 	if p.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
 		found, err = s.builtinSandbox(ctx, alloc)
 	}
@@ -128,7 +129,7 @@ func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (do
 // builtinSandbox looks for the pause container that Nomad's own driver made for a
 // group. docker.ErrNotFound if there is none.
 func (s *services) builtinSandbox(ctx context.Context, alloc string) (docker.Container, error) {
-	return s.sandbox(ctx, builtinSandbox+alloc, builtinAlloc, alloc)
+	return s.sandbox(ctx, builtinSandbox+alloc, label.BuiltinAlloc, alloc)
 }
 
 // sandbox looks for a pause container. A label alone proves nothing, since images bring

@@ -17,6 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
@@ -162,7 +163,7 @@ func (w *world) builtinContainer(name, alloc string) string {
 	w.t.Helper()
 	id, err := w.engine.Create(w.t.Context(), docker.Spec{
 		Name: name, Host: &container.HostConfig{},
-		Config: &container.Config{Labels: map[string]string{builtinAlloc: alloc}},
+		Config: &container.Config{Labels: map[string]string{label.BuiltinAlloc: alloc}},
 	})
 	must.NoError(w.t, err)
 	must.NoError(w.t, w.engine.Start(w.t.Context(), id))

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 func parseTask(t *testing.T, hcl string) *TaskConfig {
 	t.Helper()
 	var c TaskConfig
-	hclutils.NewConfigParser(taskSpec()).ParseHCL(t, "config {\nimage = \"local/app:1\"\n"+hcl+"\n}", &c)
+	hclutils.NewConfigParser(TaskSpec()).ParseHCL(t, "config {\nimage = \"local/app:1\"\n"+hcl+"\n}", &c)
 	return &c
 }
 
@@ -35,7 +35,7 @@ func imageOnly() *TaskConfig {
 func TestTaskConfigNullIsUnset(t *testing.T) {
 	t.Parallel()
 	bodies := []string{`"auth":{"username":null}`, `"logging":{"config":null}`, `"healthchecks":{"disable":null}`}
-	for key := range taskSpec().GetObject().GetAttributes() {
+	for key := range TaskSpec().GetObject().GetAttributes() {
 		if key != "image" {
 			bodies = append(bodies, fmt.Sprintf("%q:null", key))
 		}
@@ -50,7 +50,7 @@ func TestTaskConfigNullIsUnset(t *testing.T) {
 func parseTaskJSON(t *testing.T, body string) *TaskConfig {
 	t.Helper()
 	var c TaskConfig
-	hclutils.NewConfigParser(taskSpec()).ParseJson(t, `{"Config":{"image":"local/app:1",`+body+`}}`, &c)
+	hclutils.NewConfigParser(TaskSpec()).ParseJson(t, `{"Config":{"image":"local/app:1",`+body+`}}`, &c)
 	return &c
 }
 
@@ -210,7 +210,7 @@ func TestTaskConfigErrors(t *testing.T) {
 			t.Parallel()
 			task := &drivers.TaskConfig{Name: "app"}
 			must.NoError(t, task.EncodeConcreteDriverConfig(parseTask(t, c.hcl)))
-			_, err := decodeTaskConfig(task)
+			_, err := DecodeTask(task)
 			must.ErrorContains(t, err, c.want)
 		})
 	}
@@ -232,13 +232,13 @@ func TestTaskConfigValid(t *testing.T) {
 	} {
 		t.Run(hcl, func(t *testing.T) {
 			t.Parallel()
-			must.NoError(t, parseTask(t, hcl).validate())
+			must.NoError(t, parseTask(t, hcl).Validate())
 		})
 	}
 }
 
 func TestPullTimeout(t *testing.T) {
 	t.Parallel()
-	must.Eq(t, 10*time.Minute, parseTask(t, `image_pull_timeout = "10m"`).pullTimeout(time.Minute))
-	must.Eq(t, time.Minute, parseTask(t, ``).pullTimeout(time.Minute))
+	must.Eq(t, 10*time.Minute, parseTask(t, `image_pull_timeout = "10m"`).PullLimit(time.Minute))
+	must.Eq(t, time.Minute, parseTask(t, ``).PullLimit(time.Minute))
 }

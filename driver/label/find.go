@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package label
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"nomad-gpu-mem/driver/docker"
 )
 
-// Found is a container of this driver, as its labels tell.
+// Found is a container of this driver, as its labels describe it.
 type Found struct {
 	docker.Container
 	Alloc   string
@@ -19,22 +19,22 @@ type Found struct {
 	GPUs    []allocator.GPUID // that it sees; none if it holds no slice
 }
 
-// Look returns all containers of this driver on the engine, for those who look
-// after the table without being the plugin.
-func Look(ctx context.Context, engine interface {
+// Find returns all containers of this driver on the engine. It is for programs other than the plugin,
+// which know the containers by their labels only.
+func Find(ctx context.Context, engine interface {
 	List(ctx context.Context, labels map[string]string) ([]docker.Container, error)
 }) ([]Found, error) {
-	containers, err := engine.List(ctx, map[string]string{labelAttempt: ""})
+	containers, err := engine.List(ctx, map[string]string{Attempt: ""})
 	if err != nil {
 		return nil, err
 	}
 	found := make([]Found, 0, len(containers))
 	for _, c := range containers {
-		if !ours(c) {
+		if !Ours(c) {
 			continue
 		}
-		f := Found{Container: c, Alloc: c.Labels[labelAlloc], Attempt: c.Labels[labelAttempt]}
-		for gpu := range strings.FieldsSeq(c.Labels[labelGPUs]) {
+		f := Found{Container: c, Alloc: c.Labels[Alloc], Attempt: c.Labels[Attempt]}
+		for gpu := range strings.FieldsSeq(c.Labels[GPUs]) {
 			f.GPUs = append(f.GPUs, allocator.GPUID(gpu))
 		}
 		found = append(found, f)

@@ -1,19 +1,15 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/helper/pluginutils/hclutils"
-	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
 )
 
@@ -21,7 +17,7 @@ import (
 func parseConfig(t *testing.T, hcl string) Config {
 	t.Helper()
 	var c Config
-	hclutils.NewConfigParser(configSpec()).ParseHCL(t, "config {\n"+hcl+"\n}", &c)
+	hclutils.NewConfigParser(Spec()).ParseHCL(t, "config {\n"+hcl+"\n}", &c)
 	return c
 }
 
@@ -37,25 +33,25 @@ func TestConfigDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := parseConfig(t, hcl).settings()
+			s, err := parseConfig(t, hcl).Settings()
 			must.NoError(t, err)
 			must.Eq(t, "nvidia", s.NvidiaRuntime)
-			must.Eq(t, time.Minute, s.claimTimeout)
-			must.Eq(t, 5*time.Minute, s.pullTimeout)
-			must.Eq(t, 2*time.Minute, s.pullIdle)
-			must.Eq(t, 5*time.Minute, s.infraTimeout)
-			must.Eq(t, 5*time.Minute, s.danglingEvery)
-			must.Eq(t, 5*time.Minute, s.danglingGrace)
+			must.Eq(t, time.Minute, s.ClaimWait)
+			must.Eq(t, 5*time.Minute, s.PullLimit)
+			must.Eq(t, 2*time.Minute, s.PullIdle)
+			must.Eq(t, 5*time.Minute, s.InfraPullLimit)
+			must.Eq(t, 5*time.Minute, s.DanglingPeriod)
+			must.Eq(t, 5*time.Minute, s.DanglingGrace)
 			must.True(t, s.GC.Container)
 			must.True(t, s.GC.Image)
-			must.Eq(t, 3*time.Minute, s.imageDelay)
+			must.Eq(t, 3*time.Minute, s.ImageDelay)
 			must.True(t, s.GC.Dangling.Enabled)
 			must.False(t, s.AllowPrivileged)
 			must.False(t, s.AllowPrivilegedGPU)
 			must.False(t, s.Volumes.Enabled)
 			must.False(t, s.AllowWritableLogs)
 			must.False(t, s.CompatLabels)
-			must.SliceEmpty(t, s.warnings(Name))
+			must.SliceEmpty(t, s.Warnings(false))
 			must.Eq(t, []string{"runc", "nvidia"}, s.AllowRuntimes)
 			must.SliceLen(t, 13, s.AllowCaps)
 			must.SliceNotContains(t, s.AllowCaps, "NET_RAW")
@@ -72,15 +68,15 @@ func TestConfigNullIsUnset(t *testing.T) {
 	bodies := []string{
 		`"gc":{"image":null,"image_delay":null,"dangling_containers":null}`, `"gc":{"dangling_containers":{"period":null}}`, `"volumes":{"enabled":null}`,
 	}
-	for key := range configSpec().GetObject().GetAttributes() {
+	for key := range Spec().GetObject().GetAttributes() {
 		bodies = append(bodies, fmt.Sprintf("%q:null", key))
 	}
-	want, err := parseConfig(t, ``).settings()
+	want, err := parseConfig(t, ``).Settings()
 	must.NoError(t, err)
 	for _, body := range bodies {
 		var c Config
-		hclutils.NewConfigParser(configSpec()).ParseJson(t, `{"Config":{`+body+`}}`, &c)
-		got, err := c.settings()
+		hclutils.NewConfigParser(Spec()).ParseJson(t, `{"Config":{`+body+`}}`, &c)
+		got, err := c.Settings()
 		must.NoError(t, err)
 		must.Eq(t, want.Config, got.Config, must.Sprint(body))
 	}
@@ -112,57 +108,8 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		t.Run(c.hcl, func(t *testing.T) {
 			t.Parallel()
-			_, err := parseConfig(t, c.hcl).settings()
+			_, err := parseConfig(t, c.hcl).Settings()
 			must.ErrorContains(t, err, c.want)
 		})
 	}
-}
-
-// What can be seen to be missing when the service begins is told then.
-func TestSetConfigNeedsItsFiles(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.config = `auth { config = "/nope.json" }`
-	p := w.newPlugin()
-	t.Cleanup(p.Shutdown)
-	must.ErrorContains(t, p.SetConfig(w.agentConfig()), `auth.config = "/nope.json"`)
-}
-
-// Nomad validates a configuration on instances that never serve: nothing may be
-// opened or started on them.
-func TestSetConfigWithoutAgentOnlyValidates(t *testing.T) {
-	t.Parallel()
-	p := New(t.Context(), quiet(), Name, nil, nil) // opening anything would panic
-	var encoded []byte
-	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, ``)))
-	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
-	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
-
-	must.NoError(t, base.MsgPackEncode(&encoded, parseConfig(t, `claim_timeout = "x"`)))
-	must.ErrorContains(t, p.SetConfig(&base.Config{PluginConfig: encoded}), `plugin "gpu-docker": claim_timeout: invalid duration "x"`)
-}
-
-// Without collection of logs Nomad opens no pipes, and starts no collector.
-func TestLogCollectionCanBeOff(t *testing.T) {
-	t.Parallel()
-	for config, off := range map[string]bool{``: false, `disable_log_collection = true`: true} {
-		w := newWorld(t)
-		w.config = config
-		capabilities, err := w.boot().plugin.Capabilities() // Nomad 1.6 does not carry it over gRPC
-		must.NoError(t, err)
-		must.Eq(t, off, capabilities.DisableLogCollection)
-	}
-}
-
-// What has no effect stands in the plugin's log, which the agent shows.
-func TestConfigWarningsAreLogged(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	w := newWorld(t)
-	w.config = `windows_allow_insecure_container_admin = true`
-	p := w.newPlugin()
-	p.logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &sync.Mutex{}})
-	must.NoError(t, p.SetConfig(w.agentConfig()))
-	p.Shutdown()
-	must.StrContains(t, log.String(), "[WARN]  windows_allow_insecure_container_admin has no effect")
 }

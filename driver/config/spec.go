@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// configSpec is the schema of the operator's `plugin "..." { config { ... } }`.
+// Spec is the schema of the operator's `plugin "..." { config { ... } }`.
 // Defaults stand at the leaves and are repeated in Config.settings for blocks
 // that are missing as a whole.
-func configSpec() *hclspec.Spec {
+func Spec() *hclspec.Spec {
 	return schema.Object(
 		schema.Text("endpoint"),
 		schema.Block("tls", schema.Text("cert"), schema.Text("key"), schema.Text("ca")),

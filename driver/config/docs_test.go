@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"os"
@@ -19,7 +19,7 @@ import (
 // explained, with the defaults that they have.
 func TestDocsNameEveryKey(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/docker-driver.md")
+	text, err := os.ReadFile("../../docs/docker-driver.md")
 	must.NoError(t, err)
 	status := regexp.MustCompile(`^(same|likewise|stricter: .+|more: .+|accepted, ignored: .+)|^same[ ,;:].+`)
 	for _, c := range []struct {
@@ -27,8 +27,8 @@ func TestDocsNameEveryKey(t *testing.T) {
 		spec    *hclspec.Spec
 		opaque  string // block that another table explains
 	}{
-		{"## Task options", taskSpec(), "mounts"},
-		{"## Plugin options", configSpec(), "table"},
+		{"## Task options", TaskSpec(), "mounts"},
+		{"## Plugin options", Spec(), "table"},
 	} {
 		rows := tableAfter(t, string(text), c.section)
 		want := leaves(c.spec, c.opaque)

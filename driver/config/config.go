@@ -1,7 +1,17 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+// Package config has what people configure of the task driver: the operator's plugin block and a job's config block, with
+// their schemas and all checks that need neither Docker nor the node.
+//
+//	config.go     the plugin block, and its Settings: checked, in Go's types
+//	gpu.go        how GPUs reach a container
+//	observer.go   jobs that may see all GPUs
+//	spec.go       schema of the plugin block
+//	task.go       a job's config block
+//	taskcheck.go  what is checked of it
+//	taskspec.go   its schema
+package config
 
 import (
 	"fmt"
@@ -10,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/internal/quantity"
 	"nomad-gpu-mem/internal/tableconfig"
@@ -108,35 +119,35 @@ type Dangling struct {
 	CreationGrace string `codec:"creation_grace"`
 }
 
-// settings is a Config whose values are known to be good, in Go's types.
-type settings struct {
+// Settings is a Config whose values are known to be good, in Go's types.
+type Settings struct {
 	Config
-	claimTimeout  time.Duration
-	pullTimeout   time.Duration
-	pullIdle      time.Duration
-	infraTimeout  time.Duration
-	imageDelay    time.Duration
-	danglingEvery time.Duration
-	danglingGrace time.Duration
+	ClaimWait      time.Duration
+	PullLimit      time.Duration
+	PullIdle       time.Duration
+	InfraPullLimit time.Duration
+	ImageDelay     time.Duration
+	DanglingPeriod time.Duration
+	DanglingGrace  time.Duration
 }
 
-// settings checks the configuration. Its error names the key and the value, since
+// Settings checks the configuration. Its error names the key and the value, since
 // it is all that an operator sees when the agent refuses to start.
-func (c Config) settings() (settings, error) {
-	s := settings{Config: c}
+func (c Config) Settings() (Settings, error) {
+	s := Settings{Config: c}
 	for _, d := range []struct {
 		key, value string
 		least      time.Duration
 		empty      time.Duration // what "" means, as to Nomad's driver; 0: it is invalid
 		to         *time.Duration
 	}{
-		{"claim_timeout", c.ClaimTimeout, 0, 0, &s.claimTimeout},
-		{"image_pull_timeout", c.ImagePullTimeout, time.Second, 5 * time.Minute, &s.pullTimeout},
-		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, 2 * time.Minute, &s.pullIdle},
-		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, 5 * time.Minute, &s.infraTimeout},
-		{"gc.image_delay", c.GC.ImageDelay, 0, 3 * time.Minute, &s.imageDelay},
-		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, 5 * time.Minute, &s.danglingEvery},
-		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, 5 * time.Minute, &s.danglingGrace},
+		{"claim_timeout", c.ClaimTimeout, 0, 0, &s.ClaimWait},
+		{"image_pull_timeout", c.ImagePullTimeout, time.Second, 5 * time.Minute, &s.PullLimit},
+		{"pull_activity_timeout", c.PullActivityTimeout, time.Minute, 2 * time.Minute, &s.PullIdle},
+		{"infra_image_pull_timeout", c.InfraImagePullTimeout, time.Second, 5 * time.Minute, &s.InfraPullLimit},
+		{"gc.image_delay", c.GC.ImageDelay, 0, 3 * time.Minute, &s.ImageDelay},
+		{"gc.dangling_containers.period", c.GC.Dangling.Period, time.Second, 5 * time.Minute, &s.DanglingPeriod},
+		{"gc.dangling_containers.creation_grace", c.GC.Dangling.CreationGrace, time.Minute, 5 * time.Minute, &s.DanglingGrace},
 	} {
 		if d.value == "" && d.empty > 0 {
 			*d.to = d.empty
@@ -144,7 +155,7 @@ func (c Config) settings() (settings, error) {
 		}
 		value, err := quantity.DurationFrom(d.value, d.least)
 		if err != nil {
-			return settings{}, fmt.Errorf("%s: %w", d.key, err)
+			return Settings{}, fmt.Errorf("%s: %w", d.key, err)
 		}
 		*d.to = value
 	}
@@ -158,11 +169,31 @@ func (c Config) settings() (settings, error) {
 	return s, s.validate()
 }
 
-func (s *settings) validate() error {
+// Engine is what the Docker client needs to know.
+func (s Settings) Engine() docker.Config {
+	return docker.Config{
+		Endpoint:       s.Endpoint,
+		Cert:           s.TLS.Cert,
+		Key:            s.TLS.Key,
+		CA:             s.TLS.CA,
+		AuthConfigFile: s.Auth.Config,
+		AuthHelper:     s.Auth.Helper,
+		InfraImage:     s.InfraImage,
+		InfraPinFile:   filepath.Join(s.StateDir, "infra_image.json"),
+		SpoolDir:       s.StateDir,
+	}
+}
+
+// StagesSources reports whether tasks get what was checked of a source, and not what its path names later.
+func (s Settings) StagesSources() bool {
+	return s.Volumes.StageSources == nil || *s.Volumes.StageSources
+}
+
+func (s *Settings) validate() error {
 	switch {
 	case s.NvidiaRuntime == "":
 		return fmt.Errorf(`nvidia_runtime = "" names no runtime: leave the key out for "nvidia"`)
-	case !slices.Contains([]injection{byEither, byRuntime, byCDI}, injection(s.GPUInjection)):
+	case !slices.Contains([]Injection{ByEither, ByRuntime, ByCDI}, Injection(s.GPUInjection)):
 		return fmt.Errorf(`gpu_injection = %q is not one of "auto", "runtime" and "cdi"`, s.GPUInjection)
 	case !filepath.IsAbs(s.StateDir):
 		return fmt.Errorf("state_dir = %q is not an absolute path", s.StateDir)
@@ -196,15 +227,16 @@ func (s *settings) validate() error {
 	return s.Table.Validate()
 }
 
-// warnings are on what of the configuration has no effect, or one to beware of.
-func (s *settings) warnings(driver string) (warnings []string) {
+// Warnings are on what of the configuration has no effect, or one to beware of. builtin says whether the plugin has the name
+// of Nomad's own Docker driver.
+func (s *Settings) Warnings(builtin bool) (warnings []string) {
 	if s.Endpoint == "" && s.TLS != (TLS{}) {
 		warnings = append(warnings, "tls has no effect without endpoint: name the endpoint that it is for")
 	}
 	if s.WindowsAllowInsecureContainerAdmin {
 		warnings = append(warnings, "windows_allow_insecure_container_admin has no effect: this driver runs on Linux only")
 	}
-	if s.CompatLabels && driver != BuiltinName {
+	if s.CompatLabels && !builtin {
 		warnings = append(warnings, "compat_labels needs Nomad's own Docker driver to be off on this client, or its "+
 			"gc.dangling_containers: it would end every container of this driver within minutes")
 	}

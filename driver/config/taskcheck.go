@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"fmt"
@@ -12,13 +12,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/go-units"
 	"github.com/hashicorp/nomad/drivers/shared/capabilities"
 
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/internal/quantity"
 )
 
-// remarks are on what of a job's config has no effect, as far as the config itself tells.
-func (c *TaskConfig) remarks() (remarks []string) {
+// Remarks are on what of a job's config has no effect, as far as the config itself tells.
+func (c *TaskConfig) Remarks() (remarks []string) {
 	if c.Auth.Email != "" {
 		remarks = append(remarks, "config.auth.email has no effect: registries no longer ask for it")
 	}
@@ -28,15 +31,18 @@ func (c *TaskConfig) remarks() (remarks []string) {
 	if c.MemoryHardLimit < 0 {
 		remarks = append(remarks, fmt.Sprintf("config.memory_hard_limit = %d has no effect: it is not a size", c.MemoryHardLimit))
 	}
-	if !c.CPUHardLimit && c.CPUCFSPeriod != defaultPeriod && c.CPUCFSPeriod != 0 {
+	if !c.CPUHardLimit && c.CPUCFSPeriod != DefaultCPUPeriod && c.CPUCFSPeriod != 0 {
 		remarks = append(remarks, fmt.Sprintf("config.cpu_cfs_period = %d has no effect without cpu_hard_limit", c.CPUCFSPeriod))
 	}
 	return remarks
 }
 
-// validate checks all that can be known of a job's config without Docker, the node or
+// DefaultCPUPeriod is the kernel's period of CPU quotas, in microseconds.
+const DefaultCPUPeriod = 100_000
+
+// Validate checks all that can be known of a job's config without Docker, the node or
 // the plugin's own configuration. What only those know is checked where they are asked.
-func (c *TaskConfig) validate() error {
+func (c *TaskConfig) Validate() error {
 	for _, check := range []func() error{c.checkProcess, c.checkResources, c.checkSecurity, c.checkNetwork} {
 		if err := check(); err != nil {
 			return err
@@ -64,8 +70,8 @@ func (c *TaskConfig) checkProcess() error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		if strings.HasPrefix(key, labelPrefix) {
-			return fmt.Errorf("config.labels has %q: labels that begin with %q are the driver's own", key, labelPrefix)
+		if strings.HasPrefix(key, label.Prefix) {
+			return fmt.Errorf("config.labels has %q: labels that begin with %q are the driver's own", key, label.Prefix)
 		}
 	}
 	return nil
@@ -86,7 +92,7 @@ func (c *TaskConfig) checkResources() error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Ulimit)) {
-		if _, err := parseUlimit(name, c.Ulimit[name]); err != nil {
+		if _, err := ParseUlimit(name, c.Ulimit[name]); err != nil {
 			return err
 		}
 	}
@@ -199,4 +205,13 @@ func (c *TaskConfig) checkNetwork() error {
 // ownNetwork reports whether the mode names a network that people made.
 func ownNetwork(mode string) bool {
 	return !slices.Contains([]string{"", "default", "bridge", "host", "none"}, mode) && !strings.HasPrefix(mode, "container:")
+}
+
+// ParseUlimit reads "soft" or "soft:hard" of a limit that Docker can set.
+func ParseUlimit(name, text string) (*container.Ulimit, error) {
+	limit, err := units.ParseUlimit(name + "=" + text)
+	if err != nil {
+		return nil, fmt.Errorf(`config.ulimit %s = %q: %w; want "soft" or "soft:hard" in whole numbers`, name, text, err)
+	}
+	return limit, nil
 }

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"fmt"
@@ -152,22 +152,22 @@ func (c *TaskConfig) Mounts() []Mount {
 	return append(append([]Mount(nil), c.Mount...), c.MountsList...)
 }
 
-// decodeTaskConfig reads the job's config and checks what needs nothing but the
+// DecodeTask reads the job's config and checks what needs nothing but the
 // config itself.
-func decodeTaskConfig(task *drivers.TaskConfig) (*TaskConfig, error) {
+func DecodeTask(task *drivers.TaskConfig) (*TaskConfig, error) {
 	var c TaskConfig
 	if err := task.DecodeDriverConfig(&c); err != nil {
 		return nil, fmt.Errorf("cannot read the config block of task %q: %w", task.Name, err)
 	}
 	c.Image = strings.TrimPrefix(c.Image, "https://")
-	if err := c.validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	return &c, nil
 }
 
-// pullTimeout is the task's own, or else the plugin's.
-func (c *TaskConfig) pullTimeout(plugin time.Duration) time.Duration {
+// PullLimit is the task's own, or else the plugin's.
+func (c *TaskConfig) PullLimit(plugin time.Duration) time.Duration {
 	if d, err := quantity.Duration(c.ImagePullTimeout); err == nil && d > 0 {
 		return d
 	}

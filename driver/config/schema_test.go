@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"os"
@@ -24,8 +24,8 @@ func TestSchemaStructAndExampleAgree(t *testing.T) {
 		spec *hclspec.Spec
 		into any
 	}{
-		{"testdata/task.hcl", taskSpec(), TaskConfig{}},
-		{"testdata/plugin.hcl", configSpec(), Config{}},
+		{"testdata/task.hcl", TaskSpec(), TaskConfig{}},
+		{"testdata/plugin.hcl", Spec(), Config{}},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()

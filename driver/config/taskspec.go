@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package config
 
 import (
 	"slices"
@@ -11,10 +11,10 @@ import (
 	"nomad-gpu-mem/internal/schema"
 )
 
-// taskSpec is the schema of a job's `config` block: every key that Nomad's own
+// TaskSpec is the schema of a job's `config` block: every key that Nomad's own
 // Docker driver has ever known, since Nomad refuses a job with a key that is not
 // in the schema. TaskConfig documents what the keys mean.
-func taskSpec() *hclspec.Spec {
+func TaskSpec() *hclspec.Spec {
 	return schema.Object(slices.Concat(processFields(), resourceFields(), securityFields(), networkFields(), storageFields())...)
 }
 
