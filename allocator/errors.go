@@ -105,3 +105,21 @@ func (e *HeldError) text(name func(Claim) string) string {
 }
 
 func (e *HeldError) Unwrap() error { return ErrHeld }
+
+// HeldErrors returns the errors of that type in an error and in all that it wraps.
+func HeldErrors(err error) []*HeldError {
+	switch err := err.(type) { //nolint:errorlint // it takes the tree apart
+	case *HeldError:
+		return []*HeldError{err}
+	case interface{ Unwrap() error }:
+		return HeldErrors(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*HeldError
+		for _, one := range err.Unwrap() {
+			all = append(all, HeldErrors(one)...)
+		}
+		return all
+	default:
+		return nil
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 )
 
 // assertLoop repeats the claims of the tasks that run. Nothing changes as long as
@@ -33,13 +34,14 @@ func (p *Plugin) assert(s *services, h *handle) {
 	if len(h.bookings) == 0 {
 		return
 	}
+	young := s.reaper.IsYoung(time.Now())
 	err := h.confirmClaim(s.table)
-	if errors.Is(err, allocator.ErrHeld) && p.releaseLeftBehind(h.ctx, s.keeper, h.task, err) {
+	if errors.Is(err, allocator.ErrHeld) && p.releaseLeftBehind(h.ctx, s.reaper, h.task, err) {
 		err = h.confirmClaim(s.table)
 	}
 	advice := ""
 	if errors.Is(err, allocator.ErrHeld) {
-		if advice = s.keeper.adviceOn(h.ctx, err, time.Now()); advice == "" {
+		if advice = s.reaper.AdviceOn(h.ctx, err, young); advice == "" {
 			return
 		}
 	}
@@ -56,28 +58,6 @@ func (p *Plugin) assert(s *services, h *handle) {
 	default:
 		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
 	}
-}
-
-// adviceOn says what to do about claims on the units of a running task: to stop one of the
-// two tasks only where the other is proven to run as well. It is empty while this process
-// cannot prove yet whether the other was left behind.
-func (k *keeper) adviceOn(ctx context.Context, err error, now time.Time) string {
-	pending := false
-	for _, held := range heldErrors(err) {
-		for _, claim := range held.Holders {
-			if k.home.whose(held.GPU, claim) != own {
-				continue
-			}
-			if there, err := k.hasContainer(ctx, claim); there && err == nil {
-				return "both run on this node, so stop one of the two"
-			}
-			pending = pending || k.isYoung(now)
-		}
-	}
-	if pending {
-		return ""
-	}
-	return "`nomad-gpu-mem doctor` shows whether the other one still exists, and releases its claim if not"
 }
 
 // isNews notes how the last try to confirm the claim went, and reports whether that is
@@ -102,7 +82,7 @@ func (h *handle) confirmClaim(table Table) error {
 	if h.over {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(h.ctx, attempt.CleanupTimeout)
 	defer cancel()
-	return table.Assert(ctx, ownerOf(h.task), h.attempt().inTable(), h.container, h.bookings)
+	return table.Assert(ctx, attempt.OwnerOf(h.task), h.attempt().InTable(), h.container, h.bookings)
 }

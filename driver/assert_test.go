@@ -10,6 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
+	"nomad-gpu-mem/driver/staging"
 )
 
 // rival is a task that the table gives the units of a running task to.
@@ -26,7 +28,7 @@ func (w *world) usurp(other allocator.Owner, containers ...string) (d *driver, t
 	handle, _, err := d.StartTask(task)
 	must.NoError(w.t, err)
 	d.kill()
-	must.NoError(w.t, w.table.Release(w.t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+	must.NoError(w.t, w.table.Release(w.t.Context(), attempt.OwnerOf(task), task.ID, []allocator.GPUID{gpuA}))
 	must.NoError(w.t, w.earlier().Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 3)}))
 	for _, id := range containers {
 		w.engine.put(id, "1", "running")
@@ -55,7 +57,7 @@ func TestClaimInTheWayWithoutAContainerIsReleased(t *testing.T) {
 	t.Parallel()
 	for name, round := range map[string]func(*driver, *services){
 		"by the look at the task": func(d *driver, s *services) { d.plugin.assertAll(s) },
-		"by the look at the GPU":  func(d *driver, s *services) { d.plugin.reconcileRound(s, &bulletin{}) },
+		"by the look at the GPU":  func(d *driver, s *services) { d.plugin.reconcileRound(s, &attempt.RemarkLog{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,14 +92,11 @@ func TestAdviceOnAClaimInTheWayWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now()
-	k := &keeper{
-		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
-		engine: w.engine, table: w.table, home: openHome(w.stateDir),
-	}
-	t.Cleanup(k.tenancy.end)
-	k.home.learn(allocator.Owner{Node: "node"}, []allocator.GPUID{gpuA})
-	k.tenancy.sole(now)
+	k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
+	t.Cleanup(k.Instance.Close)
+	k.Node.Learn(allocator.Owner{Node: "node"}, []allocator.GPUID{gpuA})
+	k.Instance.Sole(now)
 	err := &allocator.HeldError{GPU: gpuA, Holders: []allocator.Claim{{Owner: rival("node"), Attempt: "1", State: allocator.Running}}}
-	must.Eq(t, "", k.adviceOn(t.Context(), err, now))
-	must.StrContains(t, k.adviceOn(t.Context(), err, now.Add(residueAge)), "doctor")
+	must.Eq(t, "", k.AdviceOn(t.Context(), err, k.IsYoung(now)))
+	must.StrContains(t, k.AdviceOn(t.Context(), err, k.IsYoung(now.Add(attempt.ResidueAge))), "doctor")
 }

@@ -38,19 +38,6 @@ func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
 		`ask for device "`+allocator.Device+`", or run the task with Nomad's own driver`, visible)
 }
 
-// ownerOf names the task in the allocation table.
-func ownerOf(task *drivers.TaskConfig) allocator.Owner {
-	return allocator.Owner{
-		Namespace: task.Namespace,
-		Job:       task.JobID,
-		Group:     task.TaskGroupName,
-		Task:      task.Name,
-		Alloc:     task.AllocID,
-		Node:      allocator.NodeID(task.NodeID),
-		NodeName:  allocator.NodeName(task.NodeName),
-	}
-}
-
 // listed joins one value per booking, in the order of the GPUs.
 func listed(bookings []allocator.Booking, value func(allocator.Booking) string) string {
 	values := make([]string, len(bookings))

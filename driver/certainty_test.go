@@ -8,6 +8,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -22,7 +23,7 @@ func TestUnansweredQuestionIsNoEnd(t *testing.T) {
 	before := w.claims()
 	w.engine.fail("Remove", docker.ErrStuck)
 	w.engine.fail("Inspect", docker.ErrUnavailable)
-	must.ErrorContains(t, d.DestroyTask(task.ID, true), errMayRun.Error())
+	must.ErrorContains(t, d.DestroyTask(task.ID, true), attempt.ErrMayRun.Error())
 	must.Eq(t, before, w.claims())
 	w.engine.fail("Remove", nil)
 	w.engine.fail("Inspect", nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/internal/pause"
 	"nomad-gpu-mem/internal/tellonce"
 )
@@ -41,7 +42,7 @@ func (s *start) claim() error {
 		if last = err; !worthWaiting(err) {
 			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", forAuthor(err, s.task.Namespace))
 		}
-		if s.plugin.releaseLeftBehind(ctx, s.services.keeper, s.task, err) {
+		if s.plugin.releaseLeftBehind(ctx, s.services.reaper, s.task, err) {
 			continue
 		}
 		if isNew, _ := told.NoteError(err); isNew {
@@ -58,21 +59,21 @@ func (s *start) claim() error {
 // takeUnits claims the units, unless this node knows that another task still uses them, or
 // that their GPU is unhealthy.
 func (s *start) takeUnits(ctx context.Context) error {
-	if err := s.services.keeper.checkHealth(ctx, s.attempt.GPUs, time.Now()); err != nil {
+	if err := s.services.checkHealth(ctx, s.attempt.GPUs, time.Now()); err != nil {
 		return err
 	}
-	if err := s.services.keeper.unitsInUse(s.attempt); err != nil {
+	if err := s.services.reaper.UnitsInUse(s.attempt); err != nil {
 		return err
 	}
-	return s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)
+	return s.services.table.Claim(ctx, attempt.OwnerOf(s.task), s.attempt.InTable(), s.order.bookings)
 }
 
 // releaseLeftBehind releases the claims that keep a task from its units and whose own tasks
 // are proven gone. It reports whether there were any.
-func (p *Plugin) releaseLeftBehind(ctx context.Context, k *keeper, task *drivers.TaskConfig, err error) bool {
+func (p *Plugin) releaseLeftBehind(ctx context.Context, k *attempt.Reaper, task *drivers.TaskConfig, err error) bool {
 	any := false
-	for _, held := range heldErrors(err) {
-		released, err := k.reconcile(ctx, held.GPU, time.Now())
+	for _, held := range allocator.HeldErrors(err) {
+		released, err := k.Reconcile(ctx, held.GPU, time.Now())
 		if err != nil {
 			p.logger.Warn("cannot find out whether the tasks that hold a GPU's units are there", "gpu", held.GPU, "error", err)
 		}
@@ -109,7 +110,7 @@ func (s *start) markRunning(container string) error {
 	if !s.order.hasGPU() {
 		return nil
 	}
-	err := s.services.table.Running(s.ctx, ownerOf(s.task), s.task.ID, container, allocator.GPUsOf(s.order.bookings))
+	err := s.services.table.Running(s.ctx, attempt.OwnerOf(s.task), s.task.ID, container, allocator.GPUsOf(s.order.bookings))
 	if err == nil || !worthWaiting(err) || errors.Is(err, allocator.ErrInvalid) {
 		return err // also if a claim is gone on one GPU and the table did not answer for another
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 )
 
 // While the claims of one of a task's GPUs cannot be read, its claim on the other is
@@ -28,7 +29,7 @@ func TestUnreadableLedgerHoldsUpNoOtherGPU(t *testing.T) {
 			must.NoError(t, err)
 			must.NoError(t, w.store.Apply(t.Context(), []allocator.Write{{Key: key, Value: []byte(value), Version: good.Version}}))
 
-			must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuB}))
+			must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(task), task.ID, []allocator.GPUID{gpuB}))
 			eventually(t, func() bool { return len(w.claims()) == 1 })
 			must.ErrorContains(t, d.DestroyTask(task.ID, true), key)
 			must.SliceEmpty(t, w.claims())

@@ -26,25 +26,8 @@ func (d discreet) Unwrap() error { return d.error }
 // forAuthor returns the error with a text that names tasks of the given namespace only.
 func forAuthor(err error, namespace string) error {
 	text := err.Error()
-	for _, held := range heldErrors(err) {
+	for _, held := range allocator.HeldErrors(err) {
 		text = strings.ReplaceAll(text, held.Error(), held.Told(namespace))
 	}
 	return discreet{err, text}
-}
-
-func heldErrors(err error) []*allocator.HeldError {
-	switch err := err.(type) { //nolint:errorlint // it takes the tree apart
-	case *allocator.HeldError:
-		return []*allocator.HeldError{err}
-	case interface{ Unwrap() error }:
-		return heldErrors(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		var all []*allocator.HeldError
-		for _, one := range err.Unwrap() {
-			all = append(all, heldErrors(one)...)
-		}
-		return all
-	default:
-		return nil
-	}
 }

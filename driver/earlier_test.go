@@ -13,6 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/staging"
@@ -141,7 +142,7 @@ func TestStartWaitsForUnitsThatOnlyThisNodeKnows(t *testing.T) {
 	first := w.task(``, slice(gpuA, 0, 1))
 	_, _, err := d.StartTask(first)
 	must.NoError(t, err)
-	must.NoError(t, w.table.Release(t.Context(), ownerOf(first), first.ID, []allocator.GPUID{gpuA}))
+	must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(first), first.ID, []allocator.GPUID{gpuA}))
 	second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuA, 1, 2))
 	started := make(chan error, 1)
 	go func() {
@@ -180,19 +181,6 @@ func TestEndedContainerHoldsNoUnits(t *testing.T) {
 }
 
 // A clock that was set back makes no start look older than the one before it.
-func TestStartsAreOrderedWithoutTheClock(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	k := &keeper{journal: openJournal(t.TempDir())}
-	owner := allocator.Owner{Alloc: allocID, Task: "app"}
-	must.Eq(t, now, k.begunAfter(owner, now))
-	must.NoError(t, k.journal.write(attempt{ID: "1", Owner: owner, Begun: now.Add(time.Hour)}))
-	must.NoError(t, k.journal.write(attempt{ID: "2", Owner: allocator.Owner{Alloc: allocID, Task: "other"}, Begun: now.Add(2 * time.Hour)}))
-	next := k.begunAfter(owner, now)
-	must.True(t, next.After(now.Add(time.Hour)))
-	must.True(t, next.Before(now.Add(2*time.Hour)))
-}
-
 // No container outlives the machine: after a restart another engine's word is enough, if
 // the first one was here too.
 func TestRestartOfTheMachineEndsContainersOfALostEngine(t *testing.T) {
@@ -210,26 +198,23 @@ func TestRestartOfTheMachineEndsContainersOfALostEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
-				engine: w.engine, table: w.table, boot: "this boot", local: c.local,
-			}
-			a := attempt{
+			k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir, Boot: "this boot", LocalEngine: c.local}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
+			a := attempt.Record{
 				ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, GPUs: []allocator.GPUID{gpuA}, Over: true,
 				Engine: "engine-0", Boot: c.boot,
 			}
 			must.NoError(t, w.claim(a, slice(gpuA, 1)))
-			must.NoError(t, k.journal.write(a))
-			must.Eq(t, c.gone, k.sweepOne(t.Context(), "x", time.Now()) == nil)
+			must.NoError(t, k.Journal.Write(a))
+			must.Eq(t, c.gone, k.Retry(t.Context(), "x", time.Now()) == nil)
 			must.Eq(t, c.gone, len(w.claims()) == 0)
-			must.Eq(t, c.gone, k.refuseElsewhere(a.Owner, "engine-1") == nil)
+			must.Eq(t, c.gone, k.RefuseElsewhere(a.Owner, "engine-1") == nil)
 		})
 	}
 }
 
 // claim claims for an attempt as a start does.
-func (w *world) claim(a attempt, bookings ...allocator.Booking) error {
-	return w.table.Claim(w.t.Context(), a.Owner, a.inTable(), bookings)
+func (w *world) claim(a attempt.Record, bookings ...allocator.Booking) error {
+	return w.table.Claim(w.t.Context(), a.Owner, a.InTable(), bookings)
 }
 
 // Ended containers can be kept for operators, and give their name to the next start all

@@ -10,6 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
@@ -100,7 +101,7 @@ func TestUnseenTaskClaimsNothing(t *testing.T) {
 			must.NoError(t, err)
 			d.kill()
 			ends(w)
-			must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+			must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(task), task.ID, []allocator.GPUID{gpuA}))
 			w.engine.setAway(true)
 			d = w.boot()
 			must.NoError(t, d.RecoverTask(handle))
@@ -132,7 +133,7 @@ func TestUnseenTaskClaimsWhenItIsSeen(t *testing.T) {
 	must.NoError(t, err)
 	before := w.claims()
 	d.kill()
-	must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+	must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(task), task.ID, []allocator.GPUID{gpuA}))
 	w.engine.setAway(true)
 	d = w.boot()
 	must.NoError(t, d.RecoverTask(handle))

@@ -21,6 +21,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/consul"
 	"nomad-gpu-mem/allocator/consul/consultest"
+	"nomad-gpu-mem/driver/attempt"
 )
 
 // These tests put the driver over a table in a real Consul and break Consul, the
@@ -175,7 +176,7 @@ func TestFaultNodeReboots(t *testing.T) {
 	for _, container := range w.engine.running() {
 		must.NoError(t, w.engine.Remove(t.Context(), container.ID))
 	}
-	_, found, err := openJournal(w.stateDir).read(task.ID)
+	_, found, err := attempt.OpenJournal(w.stateDir).Read(task.ID)
 	must.NoError(t, err)
 	must.True(t, found)
 	must.SliceLen(t, 1, w.claims())

@@ -70,7 +70,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		return away(before.seen, fmt.Errorf("docker does not answer: %w", err))
 	}
 	before.seen = true
-	if err := s.keeper.journal.check(); err != nil {
+	if err := s.reaper.Journal.Check(); err != nil {
 		return away(true, err)
 	}
 	if err := s.checkStaging(); err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/attempt"
 )
 
 // task returns a task that this process looks after, and notes that Nomad asked for it.
@@ -72,13 +74,13 @@ func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
 	}
 	h.close()
 	defer func() { s.images.drop(h.image, h.task.ID, time.Now()) }()
-	return s.keeper.end(ctx, h.attempt())
+	return s.reaper.Finish(ctx, h.attempt())
 }
 
 // finishEarlier ends the tasks in this process that are earlier starts of a task.
-func (p *Plugin) finishEarlier(ctx context.Context, s *services, a attempt) error {
+func (p *Plugin) finishEarlier(ctx context.Context, s *services, a attempt.Record) error {
 	for _, h := range p.tasks.all() {
-		if h.task.ID == a.ID || !ownerOf(h.task).Is(a.Owner) {
+		if h.task.ID == a.ID || !attempt.OwnerOf(h.task).Is(a.Owner) {
 			continue
 		}
 		p.logger.Warn("ending an earlier start of a task, since Nomad starts it again", "task_id", h.task.ID)

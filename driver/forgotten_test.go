@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/label"
 )
 
@@ -98,7 +99,7 @@ func TestDanglingContainersOfNomadsOwnDriver(t *testing.T) {
 		must.NoError(t, err)
 		w.taskContainer("forgotten", "app-"+allocID, map[string]string{label.BuiltinAlloc: allocID})
 		w.taskContainer("taken", "app-"+allocID, map[string]string{label.BuiltinAlloc: allocID})
-		must.NoError(t, s.keeper.journal.write(attempt{
+		must.NoError(t, s.reaper.Journal.Write(attempt.Record{
 			ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now(), Container: "taken",
 		}))
 		w.taskContainer("pause", "nomad_init_"+allocID, map[string]string{label.BuiltinAlloc: allocID})

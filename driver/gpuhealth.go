@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 )
 
 // errUnhealthy is returned for a start on a GPU that no new task should use. It may pass,
@@ -19,13 +20,13 @@ var errUnhealthy = errors.New("GPU is unhealthy")
 // checkHealth fails if the device plugin has withdrawn one of the GPUs. Nomad starts a
 // task again on the GPU that it has, whatever became of it meanwhile. A cordon is no
 // reason: it keeps new tasks away, and not those that have their units.
-func (k *keeper) checkHealth(ctx context.Context, gpus []allocator.GPUID, now time.Time) error {
-	node, err := k.table.Node(ctx, k.home.host)
-	if err != nil || now.Sub(node.LastSeen) >= deviceSilence {
+func (s *services) checkHealth(ctx context.Context, gpus []allocator.GPUID, now time.Time) error {
+	node, err := s.table.Node(ctx, s.reaper.Node.Host)
+	if err != nil || now.Sub(node.LastSeen) >= attempt.DeviceSilence {
 		return unlessUnreadable(err) // what a silent device plugin said last may have passed
 	}
 	for _, gpu := range gpus {
-		state, err := k.table.State(ctx, gpu)
+		state, err := s.table.State(ctx, gpu)
 		if err != nil {
 			return unlessUnreadable(err)
 		}
@@ -33,7 +34,7 @@ func (k *keeper) checkHealth(ctx context.Context, gpus []allocator.GPUID, now ti
 		if reason == "" {
 			continue
 		}
-		if found, err := k.table.Inspect(ctx, gpu); err == nil && found.Cordon != nil {
+		if found, err := s.table.Inspect(ctx, gpu); err == nil && found.Cordon != nil {
 			continue
 		}
 		return fmt.Errorf("%w: GPU %s: %s", errUnhealthy, gpu, reason)

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -100,8 +101,8 @@ type exit struct {
 	finishedAt time.Time
 }
 
-func (h *handle) attempt() attempt {
-	a := newAttempt(h.task, h.bookings, h.begun, h.engine)
+func (h *handle) attempt() attempt.Record {
+	a := attempt.NewRecord(h.task, h.bookings, h.begun, h.engine)
 	if h.builtin {
 		a.Container = h.container
 	}

@@ -23,6 +23,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
@@ -231,7 +232,7 @@ func (w *world) stuck() (all []allocator.GPUID) {
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	eventually(w.t, func() bool {
-		ids, err := openJournal(w.stateDir).list()
+		ids, err := attempt.OpenJournal(w.stateDir).List()
 		return err == nil && len(ids) == 0 && w.engine.count() == 0 && len(w.claims()) == 0
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/label"
 )
 
@@ -141,9 +142,9 @@ func (h *history) sweep() {
 	late := time.Now().Add(time.Hour)
 	p.endForgotten(h.t.Context(), s, late)
 	p.removeAllDangling(h.t.Context(), s, late)
-	s.keeper.sweep(h.t.Context(), late)
+	s.reaper.Sweep(h.t.Context(), late)
 	for _, gpu := range []allocator.GPUID{gpuA, gpuB} {
-		_, _ = s.keeper.reconcile(h.t.Context(), gpu, late)
+		_, _ = s.reaper.Reconcile(h.t.Context(), gpu, late)
 	}
 	h.endSuperseded()
 }
@@ -172,7 +173,7 @@ func (h *history) settle() {
 		h.stop(h.agent, a)
 	}
 	h.becomes("empty", func() string {
-		ids, err := openJournal(h.stateDir).list()
+		ids, err := attempt.OpenJournal(h.stateDir).List()
 		if err != nil || len(ids) > 0 || len(h.daemon.running()) > 0 || len(h.claims()) > 0 {
 			return fmt.Sprintf("records %v (%v), containers %v, claims %v", ids, err, h.daemon.running(), h.claims())
 		}
@@ -200,24 +201,22 @@ func (h *history) state() string {
 	var b strings.Builder
 	p := h.agent.plugin
 	s, _ := p.serving()
-	_, sole := s.keeper.tenancy.sole(time.Now())
+	_, sole := s.reaper.Instance.Sole(time.Now())
 	fmt.Fprintf(&b, "sole: %v, starts: %d\n", sole, p.starts.count())
 	h.outage(nil)
 	snapshot, err := h.table.Snapshot(h.t.Context())
 	must.NoError(h.t, err)
 	for _, gpu := range snapshot.GPUs {
-		_, err := s.keeper.reconcile(h.t.Context(), gpu.ID, time.Now().Add(time.Hour))
+		_, err := s.reaper.Reconcile(h.t.Context(), gpu.ID, time.Now().Add(time.Hour))
 		for _, claim := range gpu.Claims() {
 			fmt.Fprintf(&b, "claim on %s: %s %s %s, held: %v, ownership %v; reconciled: %v\n", gpu.ID, claim.Attempt, claim.Units, claim.State,
-				s.keeper.custody.kept(claim.Attempt), s.keeper.home.whose(gpu.ID, claim), err)
+				s.reaper.Locks.IsKept(claim.Attempt), s.reaper.Node.Ownership(gpu.ID, claim), err)
 		}
 	}
-	s.keeper.mu.Lock()
-	defer s.keeper.mu.Unlock()
-	records, err := openJournal(h.stateDir).all()
+	records, err := attempt.OpenJournal(h.stateDir).All()
 	for _, a := range records {
-		fmt.Fprintf(&b, "record %s: over %v, released %v, units %v, held: %v, problem: %s\n",
-			a.ID, a.Over, a.Released, a.Units, s.keeper.custody.kept(a.ID), s.keeper.complaints[a.ID])
+		fmt.Fprintf(&b, "record %s: over %v, released %v, units %v, held: %v\n",
+			a.ID, a.Over, a.Released, a.Units, s.reaper.Locks.IsKept(a.ID))
 	}
 	for _, c := range h.daemon.running() {
 		fmt.Fprintf(&b, "running %s %s\n", c.Name, c.Labels[label.Attempt])

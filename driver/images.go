@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
@@ -175,7 +176,7 @@ func (i *images) endRemoval(image string, now time.Time, err error) {
 }
 
 func (i *images) remove(ctx context.Context, image string) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, attempt.CleanupTimeout)
 	defer cancel()
 	err := i.engine.RemoveImage(ctx, image)
 	if err != nil {

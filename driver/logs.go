@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/internal/pause"
@@ -29,7 +30,7 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 		_ = endBuiltinLogger(h.logger)
 		return
 	}
-	saved, position, err := s.keeper.checkpoints.Open(h.task.ID, h.container)
+	saved, position, err := s.reaper.Checkpoints.Open(h.task.ID, h.container)
 	if err != nil {
 		p.logger.Warn("logs are copied from their beginning", "task_id", h.task.ID, "error", err)
 	}
@@ -115,7 +116,7 @@ func (c *logCopier) follow(ctx context.Context) (again bool) {
 	case err == nil || ctx.Err() != nil:
 		return false
 	case errors.Is(err, docker.ErrNotFound):
-		return sameEngine(ctx, c.engine, c.handle.engine) != nil
+		return attempt.SameEngine(ctx, c.engine, c.handle.engine) != nil
 	case errors.Is(err, docker.ErrLogsUnreadable):
 		c.plugin.announcer.tell(c.handle.task, "No logs: the task's log driver cannot be read back; choose json-file, local or journald")
 		return false

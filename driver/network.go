@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -26,10 +27,10 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.keeper.custody.take(p.ctx, custodyOf(allocID)); err != nil {
+	if err := s.reaper.Locks.Lock(p.ctx, sandboxLock(allocID)); err != nil {
 		return nil, false, err
 	}
-	defer s.keeper.custody.giveUp(custodyOf(allocID))
+	defer s.reaper.Locks.Unlock(sandboxLock(allocID))
 	s.sandboxes.touch(allocID)
 	p.dropBare(s, allocID)
 	hostname := ""
@@ -103,7 +104,7 @@ func (p *Plugin) DestroyNetwork(allocID string, spec *drivers.NetworkIsolationSp
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, attempt.CleanupTimeout)
 	defer cancel()
 	id := ""
 	if spec != nil {

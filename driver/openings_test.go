@@ -29,14 +29,14 @@ var openings = map[string]struct {
 	},
 	"staging/visible.go": {[]string{"os.ReadFile"}, "/proc"},
 	"staging/kernel.go":  {[]string{"unix.Mount", "unix.Unmount"}, "state_dir, and what is held"},
-	"journal.go": {
+	"attempt/journal.go": {
 		[]string{"os.MkdirAll", "os.ReadDir", "os.ReadFile", "os.Remove", "os.WriteFile", "renameio.WithTempDir", "renameio.WriteFile"},
 		"state_dir",
 	},
 	"imagenotes.go":          {[]string{"os.MkdirAll", "os.ReadFile", "os.Rename", "os.WriteFile"}, "state_dir"},
 	"statefile/statefile.go": {[]string{"os.ReadFile"}, "state_dir"},
-	"home.go":                {[]string{"os.ReadFile", "renameio.WriteFile"}, "state_dir"},
-	"tenancy.go":             {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadFile", "renameio.WriteFile"}, "state_dir"},
+	"attempt/node.go":        {[]string{"os.ReadFile", "renameio.WriteFile"}, "state_dir"},
+	"attempt/instance.go":    {[]string{"os.MkdirAll", "os.OpenFile", "os.ReadFile", "renameio.WriteFile"}, "state_dir"},
 	"logpipe/keeper.go":      {[]string{"os.MkdirAll", "os.RemoveAll"}, "its socket in state_dir"},
 	"logpipe/pipe.go":        {[]string{"os.OpenFile"}, "/dev/null"},
 	"cpuset.go":              {[]string{"os.ReadFile"}, "the cgroup file system"},

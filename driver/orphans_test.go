@@ -4,21 +4,18 @@
 package driver
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
-	"nomad-gpu-mem/driver/logpipe/logpipetest"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/driver/taskfile"
 )
@@ -53,7 +50,7 @@ func TestSweep(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			a := attempt{
+			a := attempt.Record{
 				ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, GPUs: []allocator.GPUID{gpuA},
 				Begun: now.Add(-c.age), Over: c.over,
 			}
@@ -61,23 +58,20 @@ func TestSweep(t *testing.T) {
 			if c.container != "" {
 				w.engine.put("c1", "x", c.container)
 			}
-			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
-				engine: w.engine, table: w.table, since: now.Add(-c.up),
-			}
-			other := newTenancy(w.stateDir)
-			t.Cleanup(other.end)
-			t.Cleanup(k.tenancy.end)
+			k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir, Began: now.Add(-c.up)}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
+			other := attempt.NewInstanceLock(w.stateDir)
+			t.Cleanup(other.Close)
+			t.Cleanup(k.Instance.Close)
 			if c.another {
-				other.sole(now)
+				other.Sole(now)
 			}
-			k.tenancy.sole(k.since)
-			must.NoError(t, k.journal.write(a))
-			must.NoError(t, k.custody.take(t.Context(), "x"))
-			k.sweep(t.Context(), now)
+			k.Instance.Sole(k.Since)
+			must.NoError(t, k.Journal.Write(a))
+			must.NoError(t, k.Locks.Lock(t.Context(), "x"))
+			k.Sweep(t.Context(), now)
 			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
-			k.custody.giveUp("x")
-			k.sweep(t.Context(), now)
+			k.Locks.Unlock("x")
+			k.Sweep(t.Context(), now)
 			must.Eq(t, c.settled, len(w.claims()) == 0)
 		})
 	}
@@ -98,7 +92,7 @@ func TestUnitsOfAnEndedContainerAreReleased(t *testing.T) {
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
 	eventually(t, func() bool {
-		s.keeper.sweep(t.Context(), time.Now().Add(2*residueAge))
+		s.reaper.Sweep(t.Context(), time.Now().Add(2*attempt.ResidueAge))
 		return len(w.claims()) == 0
 	})
 	must.Eq(t, 1, w.engine.count())
@@ -115,13 +109,10 @@ func TestUnitsOfAnEndedContainerAreReleased(t *testing.T) {
 func TestStagedSourcesOfAnEarlierProcessAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	k := &keeper{
-		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir),
-		staging: staging.New(w.stateDir, noMounts{}), engine: w.engine, table: w.table, since: time.Now(),
-	}
-	t.Cleanup(k.tenancy.end)
-	a := attempt{ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now()}
-	must.NoError(t, k.journal.write(a))
+	k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir, Began: time.Now()}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
+	t.Cleanup(k.Instance.Close)
+	a := attempt.Record{ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}, Begun: time.Now()}
+	must.NoError(t, k.Journal.Write(a))
 	w.engine.put("c1", "x", "running")
 	dir := t.TempDir()
 	must.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
@@ -131,74 +122,25 @@ func TestStagedSourcesOfAnEarlierProcessAreRemoved(t *testing.T) {
 	held, err := alloc.Hold("data")
 	must.NoError(t, err)
 	defer held.Close()
-	staged, err := k.staging.Stage("x", 0, held)
+	staged, err := k.Staging.Stage("x", 0, held)
 	must.NoError(t, err)
 
-	other := newTenancy(w.stateDir)
-	other.sole(time.Now())
-	k.sweep(t.Context(), time.Now())
+	other := attempt.NewInstanceLock(w.stateDir)
+	other.Sole(time.Now())
+	k.Sweep(t.Context(), time.Now())
 	must.DirExists(t, staged, must.Sprint("an earlier process may be about to start the container"))
-	other.end()
-	must.NoError(t, k.custody.take(t.Context(), "x"))
-	k.sweep(t.Context(), time.Now())
+	other.Close()
+	must.NoError(t, k.Locks.Lock(t.Context(), "x"))
+	k.Sweep(t.Context(), time.Now())
 	must.DirExists(t, staged, must.Sprint("a start of this process needs it"))
-	k.custody.giveUp("x")
-	k.sweep(t.Context(), time.Now())
+	k.Locks.Unlock("x")
+	k.Sweep(t.Context(), time.Now())
 	must.DirNotExists(t, staged)
 	must.SliceLen(t, 1, w.engine.running())
 }
 
-func TestUnreadableRecordDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	j := openJournal(t.TempDir())
-	must.NoError(t, j.write(attempt{ID: "good", Owner: allocator.Owner{Alloc: "a"}}))
-	must.NoError(t, os.WriteFile(filepath.Join(j.dir, "bad.json"), []byte("{"), 0o600))
-	ids, err := j.list()
-	must.Eq(t, []string{"good"}, ids)
-	must.ErrorContains(t, err, "bad.json")
-}
-
 // What was cut short long ago goes; what may be under way stays.
-func TestJournalTidiesUp(t *testing.T) {
-	t.Parallel()
-	j := openJournal(t.TempDir())
-	must.NoError(t, j.tidy(time.Now()), must.Sprint("nothing was written yet"))
-	must.NoError(t, j.write(attempt{ID: "good", Owner: allocator.Owner{Alloc: "a"}}))
-	now := time.Now()
-	for name, age := range map[string]time.Duration{".old.json123": 2 * time.Hour, ".new.json123": 0} {
-		path := filepath.Join(j.dir, name)
-		must.NoError(t, os.WriteFile(path, nil, 0o600))
-		must.NoError(t, os.Chtimes(path, now, now.Add(-age)))
-	}
-	must.NoError(t, j.tidy(now.Add(time.Minute)))
-	must.FileNotExists(t, filepath.Join(j.dir, ".old.json123"))
-	must.FileExists(t, filepath.Join(j.dir, ".new.json123"))
-	ids, err := j.list()
-	must.NoError(t, err)
-	must.Eq(t, []string{"good"}, ids)
-}
-
 // A process that is gone makes way, and its successor knows since when.
-func TestTenancy(t *testing.T) {
-	t.Parallel()
-	dir, now := t.TempDir(), time.Now()
-	first, second := newTenancy(dir), newTenancy(dir)
-	since, sole := first.sole(now)
-	must.True(t, sole)
-	must.Eq(t, now, since)
-	_, sole = second.sole(now)
-	must.False(t, sole)
-	first.end()
-	since, sole = second.sole(now.Add(time.Minute))
-	must.True(t, sole)
-	must.Eq(t, now.Add(time.Minute), since)
-	since, _ = second.sole(now.Add(time.Hour))
-	must.Eq(t, now.Add(time.Minute), since)
-	second.end()
-	_, sole = newTenancy(filepath.Join(dir, "none")).sole(now)
-	must.False(t, sole, must.Sprint("nothing is known where nothing can be locked"))
-}
-
 func TestDanglingContainersAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,14 +188,14 @@ func TestDanglingWhileTheSweeperLooks(t *testing.T) {
 	d = w.boot()
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
-	must.True(t, s.keeper.custody.look(t.Context(), earlier.ID))
+	must.True(t, s.reaper.Locks.LockBriefly(t.Context(), earlier.ID))
 	go func() {
 		time.Sleep(20 * time.Millisecond)
-		s.keeper.custody.giveUp(earlier.ID)
+		s.reaper.Locks.Unlock(earlier.ID)
 	}()
 	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
 	must.Eq(t, 0, w.engine.count())
-	s.keeper.sweep(t.Context(), time.Now().Add(2*time.Hour)) // later than the first look, which began the time as sole process
+	s.reaper.Sweep(t.Context(), time.Now().Add(2*time.Hour)) // later than the first look, which began the time as sole process
 	must.SliceEmpty(t, w.claims())
 }
 
@@ -278,7 +220,7 @@ func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
 	must.NoError(t, err)
 	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour)) // beside the sweeper
 	must.Eq(t, 1, w.engine.count())
-	s.keeper.sweep(t.Context(), time.Now().Add(2*time.Hour))
+	s.reaper.Sweep(t.Context(), time.Now().Add(2*time.Hour))
 	must.SliceEmpty(t, w.claims())
 }
 
@@ -315,16 +257,16 @@ func TestContainerThatOutlivesItsEndIsStuck(t *testing.T) {
 	// The plugin's own sweeper may have the attempt just then.
 	sweptAt := func(after time.Duration, err error) {
 		eventually(t, func() bool {
-			return errors.Is(s.keeper.sweepOne(t.Context(), task.ID, time.Now().Add(after)), err)
+			return errors.Is(s.reaper.Retry(t.Context(), task.ID, time.Now().Add(after)), err)
 		})
 	}
 	sweptAt(time.Minute, docker.ErrStuck)
 	must.SliceEmpty(t, w.stuck())
 	w.engine.setAway(true) // then nothing is known of it
-	sweptAt(stuckAge, docker.ErrUnavailable)
+	sweptAt(attempt.StuckAge, docker.ErrUnavailable)
 	must.SliceEmpty(t, w.stuck())
 	w.engine.setAway(false)
-	sweptAt(stuckAge, docker.ErrStuck)
+	sweptAt(attempt.StuckAge, docker.ErrStuck)
 	must.Eq(t, []allocator.GPUID{gpuA}, w.stuck())
 
 	w.engine.fail("Remove", nil)
@@ -344,24 +286,3 @@ func TestDanglingContainersAreOnlyTold(t *testing.T) {
 }
 
 // A full file system takes an empty file, and no record.
-func TestJournalProbesWithARecord(t *testing.T) {
-	t.Parallel()
-	j := openJournal(t.TempDir())
-	must.NoError(t, j.check())
-	record, err := json.Marshal(attempt{ID: "a", Owner: allocator.Owner{Alloc: "a"}, Begun: time.Now(), Ended: time.Now()})
-	must.NoError(t, err)
-	probe := filepath.Join(j.dir, ".writable")
-	pipe := logpipetest.Mkfifo(t)
-	written, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	must.NoError(t, err)
-	defer written.Close()
-	must.NoError(t, os.Symlink(pipe, probe))
-	must.NoError(t, j.check())
-	must.NoError(t, written.SetReadDeadline(time.Now().Add(time.Second)))
-	_, err = io.ReadFull(written, record)
-	must.NoError(t, err)
-
-	must.NoError(t, os.Symlink("/dev/full", probe))
-	must.ErrorIs(t, j.check(), syscall.ENOSPC)
-	must.NoError(t, j.check(), must.Sprint("the probe does not stay in the way"))
-}

@@ -16,10 +16,12 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"golang.org/x/sync/singleflight"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/staging"
+	"nomad-gpu-mem/internal/boot"
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
@@ -60,7 +62,7 @@ type services struct {
 	settings  config.Settings
 	engine    Engine
 	table     Table
-	keeper    *keeper
+	reaper    *attempt.Reaper
 	images    *images
 	sandboxes *sandboxes
 	pipes     *logpipe.Keeper
@@ -160,9 +162,11 @@ func (p *Plugin) serve(s config.Settings) error {
 	if err != nil {
 		return fmt.Errorf("plugin %q: allocation table: %w", p.name, err)
 	}
-	keeper := newKeeper(p.logger, s, engine, table, staging.New(s.StateDir, p.mounts))
-	keeper.tenancy.announce()
-	services := &services{settings: s, engine: engine, table: table, keeper: keeper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: keeper.staging}
+	reaper := attempt.NewReaper(p.logger, attempt.Options{
+		StateDir: s.StateDir, Began: time.Now(), Boot: boot.ID(), KeepContainers: !s.GC.Container, LocalEngine: isLocal(s.Endpoint),
+	}, engine, table, staging.New(s.StateDir, p.mounts))
+	reaper.Instance.Announce()
+	services := &services{settings: s, engine: engine, table: table, reaper: reaper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: reaper.Staging}
 	services.images.resume(time.Now().Add(max(s.ImageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.agent.open(time.Now)() // an agent has configured the plugin just now
@@ -211,7 +215,7 @@ func (p *Plugin) Shutdown() {
 	p.spawning.Unlock()
 	p.routines.Wait()
 	if s := p.services.Load(); s != nil {
-		s.keeper.tenancy.end()
+		s.reaper.Instance.Close()
 		_ = s.engine.Close()
 		_ = s.table.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/staging"
 )
@@ -21,39 +22,39 @@ func TestReconcile(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		alone    time.Duration // since this process is known to be the only one
-		prepare  func(t *testing.T, w *world, k *keeper)
+		prepare  func(t *testing.T, w *world, k *attempt.Reaper)
 		released bool
 	}{
-		{"nothing stands behind it", time.Hour, func(*testing.T, *world, *keeper) {}, true},
-		{"an earlier process may be at work", time.Second, func(*testing.T, *world, *keeper) {}, false},
-		{"it was claimed just now", time.Hour, func(t *testing.T, w *world, _ *keeper) {
+		{"nothing stands behind it", time.Hour, func(*testing.T, *world, *attempt.Reaper) {}, true},
+		{"an earlier process may be at work", time.Second, func(*testing.T, *world, *attempt.Reaper) {}, false},
+		{"it was claimed just now", time.Hour, func(t *testing.T, w *world, _ *attempt.Reaper) {
 			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, allocator.Attempt{ID: "y"}, []allocator.Booking{slice(gpuA, 1)}))
 		}, false},
-		{"a container of its task runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) {
+		{"a container of its task runs", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) {
 			w.taskContainer("c1", "app-"+allocID, map[string]string{label.BuiltinAlloc: allocID})
 		}, false},
-		{"its record is damaged", time.Hour, func(t *testing.T, _ *world, k *keeper) {
-			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
-			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte("{"), 0o600))
+		{"its record is damaged", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) {
+			must.NoError(t, k.Journal.Write(attempt.Record{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+			must.NoError(t, os.WriteFile(k.Journal.Path("x"), []byte("{"), 0o600))
 		}, true},
-		{"its record is of a newer version", time.Hour, func(t *testing.T, _ *world, k *keeper) {
-			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
-			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte(`{"version":2,"id":[]}`), 0o600))
+		{"its record is of a newer version", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) {
+			must.NoError(t, k.Journal.Write(attempt.Record{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+			must.NoError(t, os.WriteFile(k.Journal.Path("x"), []byte(`{"version":2,"id":[]}`), 0o600))
 		}, false},
-		{"its container runs, and its record is damaged", time.Hour, func(t *testing.T, w *world, k *keeper) {
+		{"its container runs, and its record is damaged", time.Hour, func(t *testing.T, w *world, k *attempt.Reaper) {
 			w.engine.put("c1", "x", "running")
-			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
-			must.NoError(t, os.WriteFile(k.journal.path("x"), []byte("{"), 0o600))
+			must.NoError(t, k.Journal.Write(attempt.Record{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+			must.NoError(t, os.WriteFile(k.Journal.Path("x"), []byte("{"), 0o600))
 		}, false},
-		{"another engine had its container", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.elsewhere() }, false},
-		{"its container runs", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "running") }, false},
-		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "exited") }, true},
-		{"its container may be about to run", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.put("c1", "x", "created") }, false},
-		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *keeper) {
-			must.NoError(t, k.journal.write(attempt{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
+		{"another engine had its container", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.elsewhere() }, false},
+		{"its container runs", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.engine.put("c1", "x", "running") }, false},
+		{"its container has ended", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.engine.put("c1", "x", "exited") }, true},
+		{"its container may be about to run", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.engine.put("c1", "x", "created") }, false},
+		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) {
+			must.NoError(t, k.Journal.Write(attempt.Record{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
 		}, false},
-		{"it is being looked after", time.Hour, func(t *testing.T, _ *world, k *keeper) { must.NoError(t, k.custody.take(t.Context(), "x")) }, false},
-		{"the daemon is away", time.Hour, func(_ *testing.T, w *world, _ *keeper) { w.engine.setAway(true) }, false},
+		{"it is being looked after", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) { must.NoError(t, k.Locks.Lock(t.Context(), "x")) }, false},
+		{"the daemon is away", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.engine.setAway(true) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,18 +63,15 @@ func TestReconcile(t *testing.T) {
 			must.NoError(t, w.earlier().Claim(t.Context(), owner, allocator.Attempt{ID: "x", Engine: "engine-1"}, []allocator.Booking{slice(gpuA, 1)}))
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
 				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
-			k := &keeper{
-				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
-				engine: w.engine, table: w.table, home: openHome(w.stateDir),
-			}
-			k.home.learn(allocator.Owner{Node: "node", NodeName: "node-1"}, []allocator.GPUID{gpuA})
-			t.Cleanup(k.tenancy.end)
-			k.tenancy.sole(now.Add(-c.alone))
+			k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
+			k.Node.Learn(allocator.Owner{Node: "node", NodeName: "node-1"}, []allocator.GPUID{gpuA})
+			t.Cleanup(k.Instance.Close)
+			k.Instance.Sole(now.Add(-c.alone))
 			c.prepare(t, w, k)
-			released, _ := k.reconcile(t.Context(), gpuA, now)
+			released, _ := k.Reconcile(t.Context(), gpuA, now)
 			must.Eq(t, c.released, len(released) == 1)
 			if c.released {
-				must.FileNotExists(t, k.journal.path("x"))
+				must.FileNotExists(t, k.Journal.Path("x"))
 			}
 			want := 2
 			if c.released {
@@ -87,11 +85,14 @@ func TestReconcile(t *testing.T) {
 // soleForLong makes the process one that has been the only one for an hour.
 func (d *driver) soleForLong(t *testing.T) {
 	t.Helper()
-	tenancy := d.plugin.services.Load().keeper.tenancy
-	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })
-	tenancy.mu.Lock()
-	defer tenancy.mu.Unlock()
-	tenancy.since = tenancy.since.Add(-time.Hour)
+	tenancy := d.plugin.services.Load().reaper.Instance
+	eventually(t, func() bool { _, sole := tenancy.Sole(time.Now()); return sole })
+	past := time.Now().Add(-time.Hour)
+	eventually(t, func() bool { // a loop of the plugin may look in between
+		tenancy.Close()
+		since, _ := tenancy.Sole(past)
+		return since.Equal(past)
+	})
 }
 
 // A claim that came back with an old copy of the table keeps no task waiting.
@@ -116,14 +117,11 @@ func TestClaimFromTheFutureIsReleased(t *testing.T) {
 	future := allocator.NewTable(w.store, allocator.WithClock(func() time.Time { return now.Add(24 * time.Hour) }))
 	owner := allocator.Owner{Task: "app", Alloc: allocID, Node: "node"}
 	must.NoError(t, future.Claim(t.Context(), owner, allocator.Attempt{ID: "x"}, []allocator.Booking{slice(gpuA, 1)}))
-	k := &keeper{
-		logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
-		engine: w.engine, table: w.table, home: openHome(w.stateDir),
-	}
-	t.Cleanup(k.tenancy.end)
-	k.home.learn(owner, []allocator.GPUID{gpuA})
-	k.tenancy.sole(now.Add(-time.Hour))
-	released, err := k.reconcile(t.Context(), gpuA, now)
+	k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
+	t.Cleanup(k.Instance.Close)
+	k.Node.Learn(owner, []allocator.GPUID{gpuA})
+	k.Instance.Sole(now.Add(-time.Hour))
+	released, err := k.Reconcile(t.Context(), gpuA, now)
 	must.NoError(t, err)
 	must.SliceLen(t, 1, released)
 }

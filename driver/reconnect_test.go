@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 )
 
 // A node was disconnected for so long that Nomad called its allocation lost, its claim was
@@ -31,7 +32,7 @@ func TestUnitsWereSoldWhileTheNodeWasDisconnected(t *testing.T) {
 		task := w.task(``, slice(gpuA, 0, 1))
 		handle, _, err := d.StartTask(task)
 		must.NoError(t, err)
-		must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+		must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(task), task.ID, []allocator.GPUID{gpuA}))
 		must.NoError(t, w.table.Claim(t.Context(), other, sold, []allocator.Booking{slice(gpuA, 1, 2)}))
 		d.kill()
 		w.assert = 10 * time.Millisecond // it does again

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/statefile"
 	"nomad-gpu-mem/internal/pause"
@@ -51,13 +52,13 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 	if err != nil {
 		return fmt.Errorf("the task cannot be recovered: %w", err)
 	}
-	gone := newAttempt(from.Config, bookings, state.begun(), state.Engine)
+	gone := attempt.NewRecord(from.Config, bookings, state.begun(), state.Engine)
 	if state.isBuiltin() {
 		gone.Container = state.ContainerID
 	}
 	found, seen, err := p.findAgain(s, gone, state)
 	if err != nil {
-		err = fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.keeper.endUnowned(p.ctx, gone)))
+		err = fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.reaper.FinishUnowned(p.ctx, gone)))
 		p.announcer.tell(from.Config, err.Error())
 		return err
 	}
@@ -71,7 +72,7 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 	}
 	h.mentions.note(called)
 	h.seen.Store(seen && found.Running)
-	if err := s.keeper.begin(p.ctx, h.attempt()); err != nil {
+	if err := s.reaper.Begin(p.ctx, h.attempt()); err != nil {
 		return err
 	}
 	s.images.use(h.image, h.task.ID)
@@ -98,11 +99,11 @@ func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
 // findAgain looks for the container. A daemon that stays away is no proof that it is
 // gone: then the task is taken up unseen, and its end is observed later. All recoveries
 // together wait no longer than for one, since Nomad asks for one after the other.
-func (p *Plugin) findAgain(s *services, a attempt, state TaskState) (found docker.Container, seen bool, err error) {
-	if noted, ok, err := s.keeper.journal.read(a.ID); err == nil && ok && noted.Over {
+func (p *Plugin) findAgain(s *services, a attempt.Record, state TaskState) (found docker.Container, seen bool, err error) {
+	if noted, ok, err := s.reaper.Journal.Read(a.ID); err == nil && ok && noted.Over {
 		return found, false, fmt.Errorf("it has ended, which only remains to be completed")
 	}
-	ctx, cancel := context.WithDeadline(p.ctx, s.keeper.since.Add(p.pace.recovery))
+	ctx, cancel := context.WithDeadline(p.ctx, s.reaper.Since.Add(p.pace.recovery))
 	defer cancel()
 	for {
 		found, err = p.glance(ctx, s, state.ContainerID)

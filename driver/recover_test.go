@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/statefile"
 )
@@ -195,7 +196,7 @@ func TestReleaseIsRetried(t *testing.T) {
 				status, err := d.InspectTask(task.ID)
 				return err == nil && status.State == drivers.TaskStateExited
 			})
-			must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not given back yet")
+			must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not released yet")
 			must.Zero(t, w.engine.count())
 			eventually(t, func() bool { return d.told("The task's end is not complete, which will be tried again") })
 			if restart {
@@ -242,7 +243,7 @@ func TestClaimsAreAsserted(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
 	before := w.claims()
-	must.NoError(t, w.table.Release(t.Context(), ownerOf(task), task.ID, []allocator.GPUID{gpuA}))
+	must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(task), task.ID, []allocator.GPUID{gpuA}))
 	eventually(t, func() bool { return len(w.claims()) == 1 })
 	eventually(t, func() bool { return w.claims()[0] == before[0] })
 	must.NoError(t, d.DestroyTask(task.ID, true))

@@ -12,6 +12,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -20,31 +21,31 @@ import (
 func TestRemarks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		wrong func(o *outlook)
+		wrong func(o *attempt.View)
 		says  []string // nothing: there is nothing to remark
 		size  uint64
 		tasks bool
 	}{
-		"all is well": {wrong: func(*outlook) {}},
+		"all is well": {wrong: func(*attempt.View) {}},
 		"memory in use by strangers": {
-			wrong: func(o *outlook) { o.gpu.State.UnmanagedMiB = 2500 },
+			wrong: func(o *attempt.View) { o.GPU.State.UnmanagedMiB = 2500 },
 			says:  []string{"2500 MiB", "job/app (alloc 5ea1e5) claimed 2048 MiB", "nvidia-smi"}, size: 3, tasks: true,
 		},
 		"memory in use by nobody knows whom": {
-			wrong: func(o *outlook) { o.gpu.State.UsedMiB = 2048 + allocator.IdleMiB + 700 },
+			wrong: func(o *attempt.View) { o.GPU.State.UsedMiB = 2048 + allocator.IdleMiB + 700 },
 			says:  []string{"700 MiB", "job/app (alloc 5ea1e5) claimed 2048 MiB", "nvidia-smi"}, size: 1,
 		},
-		"the device plugin does not report": {wrong: func(o *outlook) { o.gpu.State = allocator.GPUState{UnmanagedMiB: 2500} }},
+		"the device plugin does not report": {wrong: func(o *attempt.View) { o.GPU.State = allocator.GPUState{UnmanagedMiB: 2500} }},
 		"a claim of another node's task": {
-			wrong: func(o *outlook) { o.anothers = o.gpu.Claims() },
+			wrong: func(o *attempt.View) { o.Foreign = o.GPU.Claims() },
 			says:  []string{"units 0-1 (2048 MiB)", "job/app (alloc 5ea1e5)", "node-2", "doctor"},
 		},
 		"a container without a claim": {
-			wrong: func(o *outlook) { o.strays = []label.Found{stray("other", gpuA)} },
+			wrong: func(o *attempt.View) { o.Strays = []label.Found{stray("other", gpuA)} },
 			says:  []string{"container name", "without a claim", "docker rm -f name"},
 		},
-		"a container with its claim": {wrong: func(o *outlook) { o.strays = []label.Found{stray("attempt", gpuA)} }},
-		"a container of another GPU": {wrong: func(o *outlook) { o.strays = []label.Found{stray("other", gpuB)} }},
+		"a container with its claim": {wrong: func(o *attempt.View) { o.Strays = []label.Found{stray("attempt", gpuA)} }},
+		"a container of another GPU": {wrong: func(o *attempt.View) { o.Strays = []label.Found{stray("other", gpuB)} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,21 +54,21 @@ func TestRemarks(t *testing.T) {
 			must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, []allocator.Booking{slice(gpuA, 0, 1)}))
 			found, err := table.Inspect(t.Context(), gpuA)
 			must.NoError(t, err)
-			o := outlook{gpu: found}
-			o.gpu.State = allocator.GPUState{Node: "host", UnitMiB: 1024, UsedMiB: 2048}
+			o := attempt.View{GPU: found}
+			o.GPU.State = allocator.GPUState{Node: "host", UnitMiB: 1024, UsedMiB: 2048}
 			c.wrong(&o)
-			all := o.remarks()
+			all := o.Remarks()
 			if c.says == nil {
 				must.SliceEmpty(t, all)
 				return
 			}
 			must.SliceLen(t, 1, all)
 			for _, text := range c.says {
-				must.StrContains(t, all[0].text, text)
+				must.StrContains(t, all[0].Text, text)
 			}
-			must.Eq(t, c.size, all[0].size)
-			must.Eq(t, c.tasks, all[0].told != nil)
-			must.Eq(t, gpuA, all[0].gpu)
+			must.Eq(t, c.size, all[0].Size)
+			must.Eq(t, c.tasks, all[0].TextFor != nil)
+			must.Eq(t, gpuA, all[0].GPU)
 		})
 	}
 }
@@ -79,18 +80,18 @@ func stray(attempt string, gpu allocator.GPUID) label.Found {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	must.SliceEmpty(t, silence("host", allocator.NodeState{LastSeen: now.Add(-time.Minute)}, now))
-	must.StrContains(t, silence("host", allocator.NodeState{LastSeen: now.Add(-time.Hour)}, now)[0].text, "has not reported since")
-	must.StrContains(t, silence("host", allocator.NodeState{}, now)[0].text, "(host) has not reported,")
+	must.SliceEmpty(t, attempt.SilenceRemark("host", allocator.NodeState{LastSeen: now.Add(-time.Minute)}, now))
+	must.StrContains(t, attempt.SilenceRemark("host", allocator.NodeState{LastSeen: now.Add(-time.Hour)}, now)[0].Text, "has not reported since")
+	must.StrContains(t, attempt.SilenceRemark("host", allocator.NodeState{}, now)[0].Text, "(host) has not reported,")
 }
 
 // What lasts is told once, and what comes and goes not at all.
 func TestBulletin(t *testing.T) {
 	t.Parallel()
-	one := func(size uint64) []remark { return []remark{{about: "x", size: size}} }
-	var b bulletin
+	one := func(size uint64) []attempt.Remark { return []attempt.Remark{{About: "x", Size: size}} }
+	var b attempt.RemarkLog
 	for n, round := range []struct {
-		now        []remark
+		now        []attempt.Remark
 		news, over int
 	}{
 		{now: one(1)},          // may be gone in a moment
@@ -103,7 +104,7 @@ func TestBulletin(t *testing.T) {
 		{over: 1},              // it is over
 		{},                     //
 	} {
-		news, over := b.after(round.now)
+		news, over := b.Update(round.now)
 		must.SliceLen(t, round.news, news, must.Sprint("news of round ", n))
 		must.SliceLen(t, round.over, over, must.Sprint("over in round ", n))
 	}
@@ -114,7 +115,7 @@ func TestTasksAreToldOfUnmanagedUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.boot()
-	host := openHome(w.stateDir).host
+	host := w.node(t).Host
 	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: host, GPUs: []allocator.GPUID{gpuA, gpuB}}))
 	must.NoError(t, w.table.PutGPU(t.Context(), gpuA, allocator.GPUState{Node: host, UnitMiB: 1024, Units: 23, UnmanagedMiB: 3000}))
 	_, _, err := d.StartTask(w.task(``, slice(gpuA, 0, 1)))
@@ -127,19 +128,17 @@ func TestTasksAreToldOfUnmanagedUse(t *testing.T) {
 func TestClaimsOnAllGPUsOfTheNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	openHome(w.stateDir).learn(allocator.Owner{Node: "node", NodeName: "node-1"}, nil) // an earlier process
+	w.node(t).Learn(allocator.Owner{Node: "node", NodeName: "node-1"}, nil) // an earlier process
 	left := allocator.Owner{Job: "gone", Task: "app", Alloc: "gone", Node: "node", NodeName: "node-1"}
 	theirs := allocator.Owner{Job: "job", Task: "app", Alloc: "theirs", Node: "n2", NodeName: "node-2"}
 	must.NoError(t, w.earlier().Claim(t.Context(), left, allocator.Attempt{ID: "old"}, []allocator.Booking{slice(gpuB, 3)}))
 	must.NoError(t, w.table.Claim(t.Context(), theirs, allocator.Attempt{ID: "x"}, []allocator.Booking{slice(gpuB, 4)}))
-	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: openHome(w.stateDir).host, GPUs: []allocator.GPUID{gpuB}}))
+	must.NoError(t, w.table.PutNode(t.Context(), allocator.NodeState{Name: w.node(t).Host, GPUs: []allocator.GPUID{gpuB}}))
 	d := w.boot()
-	tenancy := d.plugin.services.Load().keeper.tenancy
-	eventually(t, func() bool { _, sole := tenancy.sole(time.Now()); return sole })
+	tenancy := d.plugin.services.Load().reaper.Instance
+	eventually(t, func() bool { _, sole := tenancy.Sole(time.Now()); return sole })
 	must.SliceLen(t, 2, w.claims(), must.Sprint("an earlier process may be at work"))
-	tenancy.mu.Lock()
-	tenancy.since = tenancy.since.Add(-time.Hour)
-	tenancy.mu.Unlock()
+	d.soleForLong(t)
 	eventually(t, func() bool { return len(w.claims()) == 1 })
 	must.StrContains(t, w.claims()[0], "theirs")
 }
@@ -157,16 +156,24 @@ func TestUnmanagedUseNamesNoTaskOfAnotherNamespace(t *testing.T) {
 	found, err := table.Inspect(t.Context(), gpuA)
 	must.NoError(t, err)
 	found.State = allocator.GPUState{Node: "host", UnitMiB: 1024, UnmanagedMiB: 2500}
-	all := outlook{gpu: found}.remarks()
+	all := attempt.View{GPU: found}.Remarks()
 	must.SliceLen(t, 1, all)
 	for _, name := range []string{"mine-job/app (alloc mine)", "secret-job/app (alloc secret)", "outside/alice"} {
-		must.StrContains(t, all[0].text, name, must.Sprint("the operator knows all"))
+		must.StrContains(t, all[0].Text, name, must.Sprint("the operator knows all"))
 	}
 	h := &handle{task: &drivers.TaskConfig{ID: "task", Namespace: "mine"}, bookings: []allocator.Booking{slice(gpuA, 0)}, exited: make(chan struct{})}
 	told := toTasks(all, []*handle{h})
 	must.SliceLen(t, 1, told)
-	must.StrContains(t, told[0].text, "mine-job/app (alloc mine) claimed 1024 MiB, a task of another namespace claimed 1024 MiB, "+
+	must.StrContains(t, told[0].Text, "mine-job/app (alloc mine) claimed 1024 MiB, a task of another namespace claimed 1024 MiB, "+
 		"a claim outside Nomad requested 1024 MiB")
-	must.StrNotContains(t, told[0].text, "secret")
-	must.StrNotContains(t, told[0].text, "alice")
+	must.StrNotContains(t, told[0].Text, "secret")
+	must.StrNotContains(t, told[0].Text, "alice")
+}
+
+// node is what processes of the plugin have learned of the node.
+func (w *world) node(t *testing.T) *attempt.NodeIdentity {
+	t.Helper()
+	node, err := attempt.OpenNode(w.stateDir)
+	must.NoError(t, err)
+	return node
 }

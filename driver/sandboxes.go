@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -31,7 +32,7 @@ func newSandboxes() *sandboxes { return &sandboxes{proc: "/proc", since: map[str
 func sandboxName(alloc string) string { return Name + "_sandbox_" + alloc }
 
 // custodyOf is the name under which a group's network is looked after.
-func custodyOf(alloc string) string { return "sandbox/" + alloc }
+func sandboxLock(alloc string) string { return "sandbox/" + alloc }
 
 // touch says that Nomad wants the group's network.
 func (s *sandboxes) touch(alloc string) {
@@ -58,14 +59,14 @@ func (s *sandboxes) idle(alloc string, deserted bool, now time.Time) bool {
 
 // removeForgotten removes the pause containers of groups that Nomad has forgotten.
 func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, attempt.CleanupTimeout)
 	defer cancel()
 	found, err := s.engine.List(ctx, map[string]string{label.Sandbox: ""})
 	if err != nil {
 		p.logger.Warn("forgotten group networks cannot be looked for", "error", err)
 		return
 	}
-	used, err := s.keeper.allocs()
+	used, err := s.reaper.Allocs()
 	if err != nil {
 		p.logger.Warn("forgotten group networks cannot be told from others", "error", err)
 		return
@@ -80,10 +81,10 @@ func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time
 
 func (p *Plugin) removeIfForgotten(ctx context.Context, s *services, c docker.Container, now time.Time) {
 	alloc := c.Labels[label.Sandbox]
-	if !s.keeper.custody.look(ctx, custodyOf(alloc)) {
+	if !s.reaper.Locks.LockBriefly(ctx, sandboxLock(alloc)) {
 		return // Nomad is asking for it
 	}
-	defer s.keeper.custody.giveUp(custodyOf(alloc))
+	defer s.reaper.Locks.Unlock(sandboxLock(alloc))
 	forgotten, err := s.forgotten(ctx, c, now)
 	switch {
 	case err != nil:
@@ -114,19 +115,4 @@ func (s *services) forgotten(ctx context.Context, c docker.Container, now time.T
 		return false, err
 	}
 	return s.sandboxes.idle(c.Labels[label.Sandbox], deserted, now), nil
-}
-
-// allocs are the allocations with attempts that are not at their end.
-func (k *keeper) allocs() (map[string]bool, error) {
-	ids, err := k.journal.list()
-	if err != nil {
-		return nil, err
-	}
-	used := map[string]bool{}
-	for _, id := range ids {
-		if a, found, err := k.journal.read(id); err == nil && found {
-			used[a.Owner.Alloc] = true
-		}
-	}
-	return used, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -103,8 +104,8 @@ func TestForgottenSandboxes(t *testing.T) {
 			}
 			w.engine.change(func() { w.engine.containers["pause"] = &fakeContainer{Container: pause} })
 			if c.busy {
-				a := attempt{ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}}
-				must.NoError(t, s.keeper.begin(t.Context(), a))
+				a := attempt.Record{ID: "x", Owner: allocator.Owner{Task: "app", Alloc: allocID}}
+				must.NoError(t, s.reaper.Begin(t.Context(), a))
 			}
 			now := time.Now()
 			p.removeForgotten(t.Context(), s, now)

@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/pause"
@@ -75,7 +77,7 @@ type start struct {
 	called   time.Time // when Nomad called
 	order    *order
 	engine   string         // ID of the Docker engine that runs it
-	attempt  attempt        // once it has begun
+	attempt  attempt.Record // once it has begun
 	netFiles []func() error // write the hosts and resolv.conf files
 }
 
@@ -85,7 +87,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	if err := s.prepare(); err != nil {
 		// Nomad repeats a call that an earlier process did not answer, and that
 		// process may have come further than this one.
-		s.tellUndone(s.services.keeper.endRecorded(context.WithoutCancel(s.ctx), s.task.ID))
+		s.tellUndone(s.services.reaper.FinishRecorded(context.WithoutCancel(s.ctx), s.task.ID))
 		return nil, nil, err
 	}
 	_, remarks, err := s.order.build()
@@ -95,14 +97,14 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 	for _, remark := range remarks {
 		s.plugin.announcer.warn(s.task, remark)
 	}
-	keeper := s.services.keeper
-	s.attempt = newAttempt(s.task, s.order.bookings, keeper.begunAfter(ownerOf(s.task), s.called), s.engine)
-	if err := keeper.begin(s.ctx, s.attempt); err != nil {
+	reaper := s.services.reaper
+	s.attempt = attempt.NewRecord(s.task, s.order.bookings, reaper.BegunAfter(attempt.OwnerOf(s.task), s.called), s.engine)
+	if err := reaper.Begin(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
 	h, out, err := s.launch()
 	if err != nil {
-		s.tellUndone(keeper.end(context.WithoutCancel(s.ctx), s.attempt))
+		s.tellUndone(reaper.Finish(context.WithoutCancel(s.ctx), s.attempt))
 		return nil, nil, err
 	}
 	return h, out, nil
@@ -149,7 +151,7 @@ func (s *start) findEngine() (err error) {
 			return err
 		}
 	}
-	return s.services.keeper.refuseElsewhere(ownerOf(s.task), s.engine)
+	return s.services.reaper.RefuseElsewhere(attempt.OwnerOf(s.task), s.engine)
 }
 
 // whenBack asks the daemon, and waits a little for one that is away: a start during its
@@ -176,7 +178,7 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	if err := s.plugin.finishEarlier(s.ctx, s.services, s.attempt); err != nil {
 		return nil, nil, err
 	}
-	if err := s.services.keeper.endEarlier(s.ctx, s.attempt); err != nil {
+	if err := s.services.reaper.FinishEarlier(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
 	if err := s.claim(); err != nil {
@@ -274,3 +276,14 @@ const leftoverTries = 5
 // errUnobserved: the container was started and could not be looked at, as if it had
 // been removed at once. The job is not at fault.
 var errUnobserved = errors.New("nothing is known of the container after its start")
+
+// recoverable reports whether a start may succeed later without any change to the
+// job. Nomad then tries again on this node, with the same devices.
+func recoverable(err error) bool {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, attempt.ErrMayRun, errNoCDIDevice} {
+		if errors.Is(err, temporary) {
+			return true
+		}
+	}
+	return docker.Recoverable(err)
+}

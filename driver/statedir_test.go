@@ -15,6 +15,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/statefile"
@@ -57,10 +58,10 @@ func TestUpgradeOfStateDir(t *testing.T) {
 	dir := stateOfFirstFormat(t)
 	now := time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 
-	journal := openJournal(dir)
-	all, err := journal.all()
+	journal := attempt.OpenJournal(dir)
+	all, err := journal.All()
 	must.NoError(t, err)
-	want := attempt{
+	want := attempt.Record{
 		ID: goldenAttempt, GPUs: []allocator.GPUID{"GPU-4f1a"},
 		Owner: allocator.Owner{
 			Namespace: "default", Job: "chat", Group: "serve", Task: "model", Alloc: goldenAlloc, Node: goldenNode, NodeName: "gpu-node-1",
@@ -68,9 +69,9 @@ func TestUpgradeOfStateDir(t *testing.T) {
 		Units: map[allocator.GPUID]allocator.UnitSet{"GPU-4f1a": allocator.NewUnitSet(0, 1, 2, 5)},
 		Begun: now, Boot: "boot", Engine: "engine", Over: true, Ended: now.Add(time.Hour),
 	}
-	must.Eq(t, []attempt{want}, all)
-	must.NoError(t, journal.write(want))
-	again, found, err := journal.read(goldenAttempt)
+	must.Eq(t, []attempt.Record{want}, all)
+	must.NoError(t, journal.Write(want))
+	again, found, err := journal.Read(goldenAttempt)
 	must.NoError(t, err)
 	must.True(t, found)
 	must.Eq(t, want, again)
@@ -86,13 +87,15 @@ func TestUpgradeOfStateDir(t *testing.T) {
 	must.Eq(t, []string{"sha256:a", "sha256:b"}, images)
 	must.NoError(t, notes.write(slices.Values(images)))
 
-	node := openHome(dir)
-	must.NoError(t, node.unread)
-	must.Eq(t, goldenNode, node.nodeID())
-	node.learn(allocator.Owner{Node: "another"}, nil)
-	must.Eq(t, "another", openHome(dir).nodeID())
+	node, err := attempt.OpenNode(dir)
+	must.NoError(t, err)
+	must.Eq(t, goldenNode, node.ID())
+	node.Learn(allocator.Owner{Node: "another"}, nil)
+	node, err = attempt.OpenNode(dir)
+	must.NoError(t, err)
+	must.Eq(t, "another", node.ID())
 
-	for _, path := range []string{journal.path(goldenAttempt), notes.path, node.path} {
+	for _, path := range []string{journal.Path(goldenAttempt), notes.path, filepath.Join(dir, "node_id")} {
 		text, err := os.ReadFile(path)
 		must.NoError(t, err)
 		must.StrHasPrefix(t, `{"version":1,`, string(text))
@@ -110,15 +113,15 @@ func TestDowngradeOfStateDir(t *testing.T) {
 		must.ErrorContains(t, err, "written by a newer version, upgrade the plugin")
 		must.ErrorContains(t, err, dir)
 	}
-	journal := openJournal(dir)
-	_, err := journal.list()
+	journal := attempt.OpenJournal(dir)
+	_, err := journal.List()
 	refused(err)
-	_, found, err := journal.read(goldenAttempt)
+	_, found, err := journal.Read(goldenAttempt)
 	must.False(t, found)
 	refused(err)
-	must.False(t, errors.Is(err, errDamaged), must.Sprint("damaged records are removed"))
-	refused(journal.write(attempt{ID: goldenAttempt, Owner: allocator.Owner{Alloc: goldenAlloc}}))
-	must.NoError(t, journal.remove(goldenAttempt))
+	must.False(t, errors.Is(err, attempt.ErrDamaged), must.Sprint("damaged records are removed"))
+	refused(journal.Write(attempt.Record{ID: goldenAttempt, Owner: allocator.Owner{Alloc: goldenAlloc}}))
+	must.NoError(t, journal.Remove(goldenAttempt))
 
 	logs := logpipe.OpenCheckpoints(dir)
 	saved, position, err := logs.Open(goldenAttempt, "9f8e")
@@ -133,11 +136,11 @@ func TestDowngradeOfStateDir(t *testing.T) {
 	refused(err)
 	refused(notes.write(slices.Values([]string{"sha256:c"})))
 
-	node := openHome(dir)
-	refused(node.unread)
-	must.Eq(t, "", node.nodeID())
-	node.learn(allocator.Owner{Node: goldenNode}, nil)
-	must.Eq(t, goldenNode, node.nodeID(), must.Sprint("it is known to this process"))
+	node, err := attempt.OpenNode(dir)
+	refused(err)
+	must.Eq(t, "", node.ID())
+	node.Learn(allocator.Owner{Node: goldenNode}, nil)
+	must.Eq(t, goldenNode, node.ID(), must.Sprint("it is known to this process"))
 
 	for path, want := range texts {
 		text, err := os.ReadFile(path)

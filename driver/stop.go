@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -53,13 +54,13 @@ func (p *Plugin) StopTask(id string, timeout time.Duration, signal string) error
 		return err
 	}
 	_, err = askFor(p.ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, sameEngine(ctx, s.engine, h.engine) // another would say that it has stopped
+		return struct{}{}, attempt.SameEngine(ctx, s.engine, h.engine) // another would say that it has stopped
 	})
 	if err == nil {
 		err = s.engine.Stop(p.ctx, h.container, signal, timeout)
 	}
 	if errors.Is(err, docker.ErrStuck) {
-		err = errors.Join(err, s.keeper.lookForStuck(p.ctx, h.attempt()))
+		err = errors.Join(err, s.reaper.MarkStuck(p.ctx, h.attempt()))
 	}
 	if err != nil {
 		return fmt.Errorf("container of task %q did not stop; its GPU memory stays claimed: %w", h.task.Name, err)
@@ -80,7 +81,7 @@ func (p *Plugin) SignalTask(id, signal string) error {
 	if signal == "" { // which Docker takes for SIGKILL
 		return fmt.Errorf("no signal to send to task %q: name one, such as SIGHUP", h.task.Name)
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, attempt.CleanupTimeout)
 	defer cancel()
 	return s.engine.Signal(ctx, h.container, signal)
 }

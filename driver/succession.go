@@ -37,9 +37,9 @@ func (p *Plugin) successionLoop(s *services) {
 func (p *Plugin) succession(s *services, now time.Time) (over bool, reason string) {
 	connected, since := p.agent.state()
 	switch {
-	case s.keeper.tenancy.succeeded() && !connected:
+	case s.reaper.Instance.Superseded() && !connected:
 		return true, "another process of this plugin has taken over state_dir, and no agent is connected to this one: this process ends"
-	case s.keeper.tenancy.succeeded():
+	case s.reaper.Instance.Superseded():
 		return false, fmt.Sprintf("another process of this plugin uses state_dir %s, and an agent is connected to this one: "+
 			"give each agent on this machine a state_dir of its own; until then, containers without a task are left alone", s.settings.StateDir)
 	case !connected && now.Sub(since) > p.pace.lonely && p.starts.count() == 0:

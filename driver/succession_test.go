@@ -4,7 +4,6 @@
 package driver
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -38,7 +37,7 @@ func TestSupersededProcessEnds(t *testing.T) {
 	older.Shutdown()
 	s, err := younger.plugin.serving()
 	must.NoError(t, err)
-	eventually(t, func() bool { _, sole := s.keeper.tenancy.sole(time.Now()); return sole })
+	eventually(t, func() bool { _, sole := s.reaper.Instance.Sole(time.Now()); return sole })
 	must.False(t, isClosed(younger.plugin.Superseded()))
 }
 
@@ -86,45 +85,4 @@ func TestProcessWithoutAnAgentEnds(t *testing.T) {
 
 // An agent may be killed while it starts another process, and the next agent then finds
 // this one: a later process counts while it lives.
-func TestDeadSuccessorsDoNotCount(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first, second, third := newTenancy(dir), newTenancy(dir), newTenancy(dir)
-	first.announce()
-	must.False(t, first.succeeded())
-	second.announce()
-	third.announce()
-	must.True(t, first.succeeded())
-	must.True(t, second.succeeded())
-	_, sole := first.sole(time.Now())
-	must.False(t, sole)
-
-	third.end()
-	second.end()
-	must.False(t, first.succeeded())
-	_, sole = first.sole(time.Now())
-	must.True(t, sole)
-	must.NoError(t, os.WriteFile(first.current, []byte("not a number\n"), 0o600)) // a newer version's
-	must.True(t, first.succeeded())
-	first.end()
-}
-
 // A process that takes the place of a dead one does not take that of a process that began meanwhile.
-func TestPlaceOfADeadSuccessorIsTakenOnce(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first, second, third := newTenancy(dir), newTenancy(dir), newTenancy(dir)
-	first.announce()
-	second.announce()
-	seen, err := os.ReadFile(first.current)
-	must.NoError(t, err)
-	second.end()
-	third.announce()
-	first.replace(seen)
-	must.True(t, first.succeeded())
-	must.False(t, third.succeeded())
-	third.end()
-	first.replace(seen)
-	must.False(t, first.succeeded())
-	first.end()
-}

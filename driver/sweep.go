@@ -6,11 +6,10 @@ package driver
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/internal/pause"
@@ -20,7 +19,7 @@ import (
 // that went down with the machine, and the tasks that Nomad has forgotten.
 func (p *Plugin) sweepLoop(s *services) {
 	every(p.ctx, p.pace.sweep, func() {
-		s.keeper.sweep(p.ctx, time.Now())
+		s.reaper.Sweep(p.ctx, time.Now())
 		if s.settings.GC.Dangling.Enabled {
 			p.endForgotten(p.ctx, s, time.Now())
 		}
@@ -42,10 +41,10 @@ func (p *Plugin) danglingLoop(s *services) {
 }
 
 func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {
-	if _, sole := s.keeper.tenancy.sole(now); !sole {
+	if _, sole := s.reaper.Instance.Sole(now); !sole {
 		return // another process may look after them
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(settleTimeout, s.settings.DanglingPeriod)) // there may be many
+	ctx, cancel := context.WithTimeout(ctx, max(attempt.CleanupTimeout, s.settings.DanglingPeriod)) // there may be many
 	defer cancel()
 	containers, err := p.danglingCandidates(ctx, s)
 	if err != nil {
@@ -53,30 +52,10 @@ func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Ti
 		return
 	}
 	for _, c := range containers {
-		if now.Sub(c.CreatedAt) > s.settings.DanglingGrace && (mayRun(c) || s.keeper.isResidue(c, now)) && !s.keeper.isElsewhere(c) {
+		if now.Sub(c.CreatedAt) > s.settings.DanglingGrace && (attempt.MayRun(c) || s.reaper.IsResidue(c, now)) && !s.reaper.IsElsewhere(c) {
 			p.removeDangling(ctx, s, c)
 		}
 	}
-}
-
-// isElsewhere reports whether the container is a task's of another Nomad node, with an agent
-// of its own, that uses the same engine: only that agent knows whether the task runs. A
-// container without a node is of an older version, and one that is recorded here is this
-// node's, under an ID that it had before its agent lost its data_dir.
-func (k *keeper) isElsewhere(c docker.Container) bool {
-	node := allocator.NodeID(c.Labels[label.Node])
-	if node == "" || node == k.home.nodeID() {
-		return false
-	}
-	if _, recorded, _ := k.journal.read(c.Labels[label.Attempt]); recorded {
-		return false
-	}
-	err := fmt.Errorf("container %s belongs to node %s, and this is node %s: if no agent has that ID any more, "+
-		"for example since its data_dir was removed, end the container with `docker rm --force %s`", c.Name, node, k.home.nodeID(), c.ID)
-	if k.isNews(c.ID, err) {
-		k.logger.Info("leaving a container of another node alone", "reason", err)
-	}
-	return true
 }
 
 // danglingCandidates are the containers of tasks: this driver's, and those of Nomad's own
@@ -107,7 +86,7 @@ func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
 	for _, h := range p.tasks.all() {
 		taken[h.container] = true
 	}
-	records, err := s.keeper.journal.all()
+	records, err := s.reaper.Journal.All()
 	for _, a := range records {
 		taken[a.Container] = true
 	}
@@ -116,10 +95,10 @@ func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
 
 func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Container) {
 	attempt := cmp.Or(c.Labels[label.Attempt], c.ID) // a container of Nomad's own driver has no such label
-	if !s.keeper.custody.look(ctx, attempt) {
+	if !s.reaper.Locks.LockBriefly(ctx, attempt) {
 		return // a task of ours
 	}
-	defer s.keeper.custody.giveUp(attempt)
+	defer s.reaper.Locks.Unlock(attempt)
 	if s.settings.GC.Dangling.DryRun {
 		p.logger.Info("a container that no task owns would be removed", "container", c.Name)
 		return

@@ -4,37 +4,16 @@
 package driver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/pause"
 )
-
-// errElsewhere: the container belongs to another Docker engine than the one that
-// answers now, whose ignorance of it proves nothing.
-var errElsewhere = errors.New("the container belongs to another Docker engine")
-
-// sameEngine fails unless the engine that answers is the given one. A container whose
-// engine was not noted is taken to be here.
-func sameEngine(ctx context.Context, engine Containers, want string) error {
-	if want == "" {
-		return nil
-	}
-	got, err := engine.ID(ctx)
-	if err != nil {
-		return err
-	}
-	if got != want {
-		return fmt.Errorf("%w: it was started in engine %s, but endpoint leads to engine %s now; "+
-			"lead it back, or end the container there", errElsewhere, want, got)
-	}
-	return nil
-}
 
 // watch waits for the container's end. A daemon that is away is not an end, and
 // neither is another one in its place; a plugin that stops says nothing, so that Nomad
@@ -47,8 +26,8 @@ func (p *Plugin) watch(s *services, h *handle) {
 	for {
 		ended, err := s.engine.Wait(h.ctx, h.container)
 		if errors.Is(err, docker.ErrNotFound) {
-			if other := sameEngine(h.ctx, s.engine, h.engine); other != nil {
-				if errors.Is(other, errElsewhere) && !told {
+			if other := attempt.SameEngine(h.ctx, s.engine, h.engine); other != nil {
+				if errors.Is(other, attempt.ErrElsewhere) && !told {
 					p.announcer.tell(h.task, "Nothing is known of the task until its Docker engine is back; its GPU memory stays claimed: "+other.Error())
 					told = true
 				}

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package attempt
 
 import (
 	"cmp"
@@ -22,15 +22,13 @@ import (
 	"nomad-gpu-mem/driver/statefile"
 )
 
-// journal remembers, over restarts of the plugin and of the machine, which attempts
-// still have to be brought to their end: one small JSON file each under
-// <state_dir>/attempts, written before anything is claimed or created and removed
-// when the container is gone and the claim given back. Without it a claim would be
-// lost whenever the plugin died between those two.
-type journal struct{ dir string }
+// Journal records, over restarts of the plugin and of the machine, which attempts have not ended: one small JSON file each under
+// <state_dir>/attempts. A record is written before anything is claimed or created, and deleted when the container is gone and the
+// claim is released. Without it, a claim would leak whenever the plugin died in between.
+type Journal struct{ dir string }
 
-// attempt is one start of a task and what it holds.
-type attempt struct {
+// Record is one start of a task and what it holds.
+type Record struct {
 	ID    string            `json:"id"` // Nomad's task config ID, new for each start
 	Owner allocator.Owner   `json:"owner"`
 	GPUs  []allocator.GPUID `json:"gpus,omitempty"`
@@ -52,9 +50,9 @@ type attempt struct {
 	Released bool `json:"released,omitempty"`
 }
 
-// newAttempt is a start of a task that has these bookings.
-func newAttempt(task *drivers.TaskConfig, bookings []allocator.Booking, begun time.Time, engine string) attempt {
-	a := attempt{ID: task.ID, Owner: ownerOf(task), GPUs: allocator.GPUsOf(bookings), Begun: begun, Engine: engine}
+// NewRecord is a start of a task that has these bookings.
+func NewRecord(task *drivers.TaskConfig, bookings []allocator.Booking, begun time.Time, engine string) Record {
+	a := Record{ID: task.ID, Owner: OwnerOf(task), GPUs: allocator.GPUsOf(bookings), Begun: begun, Engine: engine}
 	for _, b := range bookings {
 		if a.Units == nil {
 			a.Units = map[allocator.GPUID]allocator.UnitSet{}
@@ -64,30 +62,31 @@ func newAttempt(task *drivers.TaskConfig, bookings []allocator.Booking, begun ti
 	return a
 }
 
-// inTable is the attempt as the table knows it.
-func (a attempt) inTable() allocator.Attempt {
+// InTable is the attempt as the table knows it.
+func (a Record) InTable() allocator.Attempt {
 	return allocator.Attempt{ID: a.ID, Begun: a.Begun, Engine: a.Engine}
 }
 
-func openJournal(stateDir string) journal { return journal{filepath.Join(stateDir, "attempts")} }
+// OpenJournal reads nothing yet.
+func OpenJournal(stateDir string) Journal { return Journal{filepath.Join(stateDir, "attempts")} }
 
-// attemptText is the content of a record.
-type attemptText struct {
+// recordText is the content of a record.
+type recordText struct {
 	Version int `json:"version"`
-	attempt
+	Record
 }
 
-// write replaces the record of an attempt, unless that is of a newer version.
-func (j journal) write(a attempt) error {
-	if err := statefile.KeepNewer(j.path(a.ID)); err != nil {
+// Write replaces the record of an attempt, unless that is of a newer version.
+func (j Journal) Write(a Record) error {
+	if err := statefile.KeepNewer(j.Path(a.ID)); err != nil {
 		return err
 	}
-	text, err := json.Marshal(attemptText{statefile.Version, a})
+	text, err := json.Marshal(recordText{statefile.Version, a})
 	if err == nil {
 		err = os.MkdirAll(j.dir, 0o700)
 	}
 	if err == nil {
-		err = renameio.WriteFile(j.path(a.ID), text, 0o600, renameio.WithTempDir(j.dir))
+		err = renameio.WriteFile(j.Path(a.ID), text, 0o600, renameio.WithTempDir(j.dir))
 	}
 	return j.unwritable(err)
 }
@@ -95,8 +94,8 @@ func (j journal) write(a attempt) error {
 // probeSize is what a record may take. A full file system still takes empty files.
 const probeSize = 4096
 
-// check fails if nothing could be written now.
-func (j journal) check() error {
+// Check fails if nothing could be written now.
+func (j Journal) Check() error {
 	err := os.MkdirAll(j.dir, 0o700)
 	probe := filepath.Join(j.dir, ".writable")
 	if err == nil {
@@ -106,7 +105,7 @@ func (j journal) check() error {
 	return j.unwritable(err)
 }
 
-func (j journal) unwritable(err error) error {
+func (j Journal) unwritable(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -114,12 +113,11 @@ func (j journal) unwritable(err error) error {
 		"make %s writable or set state_dir", err, j.dir)
 }
 
-// tidyAge is how old a temporary file must be to be taken for one that a write which
-// was cut short has left.
+// tidyAge is how old a temporary file must be before it counts as the remains of an interrupted write.
 const tidyAge = time.Hour
 
-// tidy removes what writes that were cut short have left.
-func (j journal) tidy(now time.Time) error {
+// tidy removes the remains of interrupted writes.
+func (j Journal) tidy(now time.Time) error {
 	entries, err := os.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -137,38 +135,38 @@ func (j journal) tidy(now time.Time) error {
 
 func isRecord(name string) bool { return filepath.Ext(name) == ".json" }
 
-// remove forgets an attempt; one that is not there is fine. A record of a newer version stays, and list reports it.
-func (j journal) remove(id string) error {
-	if statefile.KeepNewer(j.path(id)) != nil {
+// Remove deletes the record of an attempt, if there is one. A record of a newer version stays, and List reports it.
+func (j Journal) Remove(id string) error {
+	if statefile.KeepNewer(j.Path(id)) != nil {
 		return nil
 	}
-	if err := os.Remove(j.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(j.Path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the record of a finished task: %w", err)
 	}
 	return nil
 }
 
-// read returns the record of an attempt, if there is one.
-func (j journal) read(id string) (a attempt, found bool, err error) {
-	a, err = readAttempt(j.path(id))
+// Read returns the record of an attempt, if there is one.
+func (j Journal) Read(id string) (a Record, found bool, err error) {
+	a, err = readAttempt(j.Path(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return attempt{}, false, nil
+		return Record{}, false, nil
 	}
 	return a, err == nil, err
 }
 
-// list returns the IDs of all attempts whose records can be read, and an error that
+// List returns the IDs of all attempts whose records can be read, and an error that
 // names the other records.
-func (j journal) list() (ids []string, err error) {
-	all, err := j.all()
+func (j Journal) List() (ids []string, err error) {
+	all, err := j.All()
 	for _, a := range all {
 		ids = append(ids, a.ID)
 	}
 	return ids, err
 }
 
-// all returns the records that can be read, and an error that names the others.
-func (j journal) all() (attempts []attempt, err error) {
+// All returns the records that can be read, and an error that names the others.
+func (j Journal) All() (attempts []Record, err error) {
 	entries, err := os.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -193,10 +191,10 @@ func (j journal) all() (attempts []attempt, err error) {
 	return attempts, errors.Join(bad...)
 }
 
-// errDamaged is returned for a record that was read and is not one.
-var errDamaged = errors.New("the record of a task is damaged")
+// ErrDamaged is returned for a record that was read and is not one.
+var ErrDamaged = errors.New("the record of a task is damaged")
 
-func readAttempt(path string) (a attempt, err error) {
+func readAttempt(path string) (a Record, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return a, err
@@ -205,15 +203,28 @@ func readAttempt(path string) (a attempt, err error) {
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
+		return a, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
 	if a.ID == "" || a.Owner.Alloc == "" {
-		return a, fmt.Errorf("%s: %w: it names no task", path, errDamaged)
+		return a, fmt.Errorf("%s: %w: it names no task", path, ErrDamaged)
 	}
 	return a, nil
 }
 
-func (j journal) path(id string) string {
+func (j Journal) Path(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(j.dir, hex.EncodeToString(sum[:12])+".json")
+}
+
+// OwnerOf names the task in the allocation table.
+func OwnerOf(task *drivers.TaskConfig) allocator.Owner {
+	return allocator.Owner{
+		Namespace: task.Namespace,
+		Job:       task.JobID,
+		Group:     task.TaskGroupName,
+		Task:      task.Name,
+		Alloc:     task.AllocID,
+		Node:      allocator.NodeID(task.NodeID),
+		NodeName:  allocator.NodeName(task.NodeName),
+	}
 }

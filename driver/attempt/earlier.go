@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package attempt
 
 import (
 	"context"
@@ -14,64 +14,61 @@ import (
 	"nomad-gpu-mem/driver/label"
 )
 
-// Nomad starts a task again when it has given up the earlier start, whatever became of
-// that. The container of the earlier start may still run: Nomad's agent crashed before it
-// learned of the container, the daemon did not end it, or an operator renamed it. Two starts
-// of a task hold the same units, so the later one ends all earlier ones before it claims.
+// Nomad starts a task again after it gave up an earlier start, whose container may still run: the agent crashed before it learned
+// of the container, the daemon did not end it, or an operator renamed it. Both starts hold the same units, so the later start ends
+// all earlier ones before it claims.
 
-// earlierTimeout bounds how long a start waits for the end of an earlier one, which may
-// be under way.
+// earlierTimeout bounds how long a start waits for the end of an earlier start.
 const earlierTimeout = 2 * time.Minute
 
-// endEarlier ends the other attempts of a's task: those in the journal, and containers
-// that the journal does not know. The error matches errMayRun if one may still run.
-func (k *keeper) endEarlier(ctx context.Context, a attempt) error {
+// FinishEarlier ends the other attempts of a's task: those in the journal, and containers without a record. The error matches
+// ErrMayRun if one may still run.
+func (r *Reaper) FinishEarlier(ctx context.Context, a Record) error {
 	ctx, cancel := context.WithTimeout(ctx, earlierTimeout)
 	defer cancel()
-	records, _ := k.journal.all() // the sweeper reports those that it cannot read
+	records, _ := r.Journal.All() // the sweeper reports those that it cannot read
 	for _, earlier := range records {
 		if !earlier.Owner.Is(a.Owner) || earlier.ID == a.ID {
 			continue
 		}
-		// What else fails is left to the sweeper: the claim is taken over.
-		if err := k.endRecorded(ctx, earlier.ID); errors.Is(err, errMayRun) || ctx.Err() != nil {
+		// The sweep retries what else failed: this start takes the claim.
+		if err := r.FinishRecorded(ctx, earlier.ID); errors.Is(err, ErrMayRun) || ctx.Err() != nil {
 			return earlierStart(err)
 		}
 	}
-	containers, err := k.containersOf(ctx, a.Owner)
+	containers, err := r.containersOf(ctx, a.Owner)
 	if err != nil {
-		return earlierStart(fmt.Errorf("%w: %w", errMayRun, err))
+		return earlierStart(fmt.Errorf("%w: %w", ErrMayRun, err))
 	}
 	for _, c := range containers {
 		if c.Labels[label.Attempt] == a.ID {
 			continue // made by a call whose answer was lost
 		}
-		k.logger.Warn("removing the container of an earlier start of a task", "task", a.Owner.String(), "container", c.Name)
-		if ended, err := k.endOne(ctx, ctx, c, k.engine.Remove); !ended { // also if ended ones are kept: its name is needed
-			return earlierStart(fmt.Errorf("%w: container %s: %w", errMayRun, c.Name, err))
+		r.logger.Warn("removing the container of an earlier start of a task", "task", a.Owner.String(), "container", c.Name)
+		if ended, err := r.endOne(ctx, ctx, c, r.engine.Remove); !ended { // also if ended ones are kept: its name is needed
+			return earlierStart(fmt.Errorf("%w: container %s: %w", ErrMayRun, c.Name, err))
 		}
 	}
 	return nil
 }
 
-// refuseElsewhere fails if a start of a task is not at its end in another engine than the
-// given one.
-func (k *keeper) refuseElsewhere(owner allocator.Owner, engine string) error {
-	records, _ := k.journal.all() // the sweeper reports those that it cannot read
+// RefuseElsewhere fails if another engine than the given one may still run an earlier start of the task.
+func (r *Reaper) RefuseElsewhere(owner allocator.Owner, engine string) error {
+	records, _ := r.Journal.All() // the sweeper reports those that it cannot read
 	for _, a := range records {
-		if !a.Owner.Is(owner) || a.Engine == "" || a.Engine == engine || k.wentDown(a) {
+		if !a.Owner.Is(owner) || a.Engine == "" || a.Engine == engine || r.wentDown(a) {
 			continue
 		}
-		return earlierStart(fmt.Errorf("%w: engine %s, while endpoint leads to %s; lead it back, or end the container there and remove %s",
-			errElsewhere, a.Engine, engine, k.journal.path(a.ID)))
+		return earlierStart(fmt.Errorf("%w: engine %s, while endpoint leads to %s; restore endpoint, or end the container there and remove %s",
+			ErrElsewhere, a.Engine, engine, r.Journal.Path(a.ID)))
 	}
 	return nil
 }
 
 // wentDown reports whether the machine has restarted since the attempt began, and all
 // containers of the engine with it, whichever that was.
-func (k *keeper) wentDown(a attempt) bool {
-	return k.local && k.boot != "" && a.Boot != "" && a.Boot != k.boot
+func (r *Reaper) wentDown(a Record) bool {
+	return r.local && r.boot != "" && a.Boot != "" && a.Boot != r.boot
 }
 
 func earlierStart(err error) error {
@@ -80,11 +77,11 @@ func earlierStart(err error) error {
 
 // containersOf returns the containers of all starts of a task on this engine: this
 // driver's, and those of Nomad's own, whose labels differ.
-func (k *keeper) containersOf(ctx context.Context, owner allocator.Owner) ([]docker.Container, error) {
+func (r *Reaper) containersOf(ctx context.Context, owner allocator.Owner) ([]docker.Container, error) {
 	var all []docker.Container
 	seen := map[string]bool{}
 	for _, label := range []string{label.Alloc, label.BuiltinAlloc} {
-		found, err := k.engine.List(ctx, map[string]string{label: owner.Alloc})
+		found, err := r.engine.List(ctx, map[string]string{label: owner.Alloc})
 		if err != nil {
 			return nil, err
 		}
@@ -106,11 +103,11 @@ func isOf(c docker.Container, owner allocator.Owner) bool {
 	return alloc == owner.Alloc && task == owner.Task
 }
 
-// unitsInUse returns a *allocator.HeldError if an attempt of another task on this node,
+// UnitsInUse returns a *allocator.HeldError if an attempt of another task on this node,
 // begun before a, may still use units of a. The table says so too, unless it was wiped
 // or restored: then this node still knows better.
-func (k *keeper) unitsInUse(a attempt) error {
-	records, _ := k.journal.all()
+func (r *Reaper) UnitsInUse(a Record) error {
+	records, _ := r.Journal.All()
 	for _, other := range records {
 		if other.Owner.Is(a.Owner) || other.Released || !other.Begun.Before(a.Begun) {
 			continue
@@ -127,10 +124,10 @@ func (k *keeper) unitsInUse(a attempt) error {
 	return nil
 }
 
-// begunAfter returns the time at which a start of the task begins: now, but later than
+// BegunAfter returns the time at which a start of the task begins: now, but later than
 // all that is recorded of the task, even if the clock was set back.
-func (k *keeper) begunAfter(owner allocator.Owner, now time.Time) time.Time {
-	records, _ := k.journal.all()
+func (r *Reaper) BegunAfter(owner allocator.Owner, now time.Time) time.Time {
+	records, _ := r.Journal.All()
 	for _, earlier := range records {
 		if earlier.Owner.Is(owner) && !earlier.Begun.Before(now) {
 			now = earlier.Begun.Add(time.Millisecond)

@@ -3,7 +3,7 @@
 
 //go:build services
 
-package driver
+package attempt
 
 import (
 	"fmt"
@@ -22,22 +22,22 @@ func TestServiceReadOnlyStateDirHasNoSuccessor(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
 	t.Cleanup(func() { must.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	first, second, third := newTenancy(dir), newTenancy(dir), newTenancy(dir)
-	first.announce()
-	first.end()
+	first, second, third := NewInstanceLock(dir), NewInstanceLock(dir), NewInstanceLock(dir)
+	first.Announce()
+	first.Close()
 	must.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	second.announce()
-	must.False(t, second.succeeded())
+	second.Announce()
+	must.False(t, second.Superseded())
 
 	must.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT, ""))
-	must.False(t, second.succeeded())
+	must.False(t, second.Superseded())
 	text, err := os.ReadFile(second.current)
 	must.NoError(t, err)
 	must.Eq(t, fmt.Sprintln(second.token), string(text)) // for those before it
-	_, sole := second.sole(time.Now())
+	_, sole := second.Sole(time.Now())
 	must.True(t, sole)
-	third.announce()
-	must.True(t, second.succeeded())
-	second.end()
-	third.end()
+	third.Announce()
+	must.True(t, second.Superseded())
+	second.Close()
+	third.Close()
 }
