@@ -76,7 +76,7 @@ func (h *handle) isNews(err error) bool {
 
 // confirmClaim writes the claim as it should be, on each GPU by itself, unless the task is being destroyed:
 // a claim written after its release would never end.
-func (h *handle) confirmClaim(table Table) error {
+func (h *handle) confirmClaim(table taskTable) error {
 	h.claimMu.Lock()
 	defer h.claimMu.Unlock()
 	if h.over {

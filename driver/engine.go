@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -52,14 +53,18 @@ type Sandboxes interface {
 	RemoveSandbox(ctx context.Context, id string) error
 }
 
-// Table is what the driver needs of the allocation table. *allocator.Table is one.
+// Table is what the plugin needs of the allocation table. *allocator.Table is one.
 type Table interface {
+	taskTable
+	attempt.Table
+}
+
+// taskTable is the part of the table that everything but package attempt gets. It cannot release a claim.
+type taskTable interface {
 	Claim(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, bookings []allocator.Booking) error
 	Running(ctx context.Context, owner allocator.Owner, attempt, container string, gpus []allocator.GPUID) error
 	Assert(ctx context.Context, owner allocator.Owner, attempt allocator.Attempt, container string, bookings []allocator.Booking) error
-	Stuck(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	StartFailed(ctx context.Context, gpus []allocator.GPUID, reason string) error
-	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	Inspect(ctx context.Context, gpu allocator.GPUID) (allocator.GPU, error)
 	Node(ctx context.Context, name allocator.NodeName) (allocator.NodeState, error)
 	State(ctx context.Context, gpu allocator.GPUID) (allocator.GPUState, error)

@@ -61,7 +61,7 @@ type Plugin struct {
 type services struct {
 	settings  config.Settings
 	engine    Engine
-	table     Table
+	table     taskTable
 	reaper    *attempt.Reaper
 	images    *images
 	sandboxes *sandboxes
