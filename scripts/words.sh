@@ -20,7 +20,7 @@ cannot be (asked|looked (for|at|into))	unreachable; cannot be queried, found, in
 told	notified, reported; distinguished
 (goes|went) on	continues, keeps running	(goes|went) on (the|a|to) 
 (tasks?|jobs?|programs?|containers?|they|it|to) go on	continue, keep running	go on (the|a) 
-(nobody|somebody|anybody|everybody|whoever)	the role: operator, job author, caller, process
+(nobody|somebody|anybody|everybody|whoever)	the role: operator, job author, caller, process	nobody[-:]|:nobody
 (a|the) person	the role: operator, job author, caller
 (say|says|tell|tells|know|knows|see|sees|matter) whose	the owner of
 whose (it|they|this|that) (is|are|was)	which owner it has
