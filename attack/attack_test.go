@@ -116,7 +116,7 @@ func (a attack) skip(stage *stage) string {
 func (a attack) row(verdict string) string {
 	looks := a.looks
 	if looks == "" {
-		looks = "what every row looks at"
+		looks = "what every row checks"
 	}
 	return strings.Join([]string{a.name, a.tries, looks, strings.ReplaceAll(verdict, "\t", " ")}, "\t")
 }

@@ -128,11 +128,11 @@ func rowsOfPrivileges() []attack {
 			look: kept(finTimeout),
 		},
 		{
-			name: "ulimit", tries: "limits beyond the host's", looks: "what every row looks at",
+			name: "ulimit", tries: "limits beyond the host's", looks: "what every row checks",
 			job: job{config: `ulimit { nofile = "99999999999" }`, script: `true`},
 		},
 		{
-			name: "volumes-of-others", tries: "to have the other job's volumes by the names of its directories", looks: "what every row looks at",
+			name: "volumes-of-others", tries: "to have the other job's volumes by the names of its directories", looks: "what every row checks",
 			job: job{config: `volumes = ["../../{victim-alloc}/bank:/o"]`, script: `ls /o; touch /o/local/x; mv /o/local /o/y`}, look: othersDirs,
 		},
 	}
