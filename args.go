@@ -13,18 +13,18 @@ import (
 	"nomad-gpu-mem/driver"
 )
 
-// driverOptions is what the agent's plugin block says in `args`. All else is in its
-// `config`.
+// driverOptions are the options in `args` of the agent's plugin block. All other settings
+// are in its `config`.
 type driverOptions struct {
-	name string // that jobs write as `driver`
+	name string // the value of `driver` in jobs
 }
 
 // agentError begins a line on standard error that Nomad's agent shows as an error.
 // Lines without it are shown at the level DEBUG only.
 const agentError = "[ERROR]"
 
-// driverOptionsOf reads the arguments of the task driver. Any name would do for
-// Nomad, also that of another driver of its own, which would be replaced.
+// driverOptionsOf reads the arguments of the task driver. Nomad would accept any name, also
+// that of another built-in driver, which this one would then replace.
 func driverOptionsOf(args []string) (driverOptions, error) {
 	var options driverOptions
 	flags := pflag.NewFlagSet(driverName, pflag.ContinueOnError)

@@ -17,9 +17,9 @@ import (
 
 const module = "nomad-gpu-mem"
 
-// ownImports says which packages of this module each of its packages may
-// import. It is the map of the program: arrows run from main down to the
-// allocator, and a package that is not here may not exist.
+// ownImports lists which packages of this module each of its packages may import.
+// Imports go from main down to the allocator. The test fails for a package that is
+// not listed.
 var ownImports = map[string][]string{
 	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
 	"driver":                      {"allocator", "driver/attempt", "driver/config", "driver/docker", "driver/label", "driver/logpipe", "driver/statefile", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/tableconfig", "internal/tellonce", "internal/version"},
@@ -107,7 +107,7 @@ var never = []struct{ from, to, because string }{
 	{"", "e2e", "it holds tests of the whole"},
 }
 
-// goPackage is what `go list` says of a package.
+// goPackage is a package in the output of `go list`.
 type goPackage struct {
 	ImportPath                         string
 	Imports, TestImports, XTestImports []string
@@ -186,10 +186,10 @@ func packages(t *testing.T) []goPackage {
 	}
 }
 
-// within reports whether path is root or lies below it.
+// within reports whether path is root or is below it.
 func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
-// isStandard tells a package of the standard library: its path has no domain.
+// isStandard reports whether a package is of the standard library: its path has no domain.
 func isStandard(path string) bool {
 	domain, _, _ := strings.Cut(path, "/")
 	return domain != module && !strings.Contains(domain, ".")

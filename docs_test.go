@@ -58,7 +58,7 @@ func explained(text, field string) bool {
 	return false
 }
 
-// exampleTable makes the table that the examples show, as the plugins do.
+// exampleTable makes the table of the examples, as the plugins do.
 func exampleTable(t *testing.T) allocator.Store {
 	store := storetest.NewMemory()
 	now := time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
@@ -94,8 +94,8 @@ func exampleTable(t *testing.T) allocator.Store {
 	return store
 }
 
-// No card has 16 GiB: those that are sold as such have between 15109 and 16376 MiB. An
-// example compares memory in MiB, below the size by which a card is sold.
+// No card has 16 GiB: cards sold as such have between 15109 and 16376 MiB. So an example
+// compares memory in MiB, with less than the size by which a card is sold.
 func TestExamplesCompareMemoryInMiB(t *testing.T) {
 	t.Parallel()
 	inGiB := regexp.MustCompile(`(?s)\$\{device\.attr\.memory\}[^}]{0,200}"\d+ ?(GiB|GB|G)"`)

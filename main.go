@@ -1,15 +1,14 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Nomad-gpu-mem lets several Nomad tasks share one GPU by its memory.
+// Nomad-gpu-mem lets several Nomad tasks share the memory of one GPU.
 //
-// One program has several roles, and its name decides which: in Nomad's
-// plugin_dir it stands as nomad-device-gpu-mem and as nomad-driver-gpu-docker,
-// since a process can serve one type of plugin only; under any other name it is
-// the command line. The driver also starts it by itself, to hold log pipes open.
-// Where to look next:
+// One program has several roles, and its name decides which. In Nomad's plugin_dir
+// it has the names nomad-device-gpu-mem and nomad-driver-gpu-docker, since a process
+// can serve one type of plugin only; under any other name it is the command line.
+// The driver also starts it to hold log pipes open. Further reading:
 //
-//   - role.go: the choice of the role; args.go: what an agent may say to the driver
+//   - role.go: the choice of the role; args.go: the driver's arguments
 //   - wiring.go: the one place where the parts are put together
 //   - allocator: the rules by which units of GPU memory are claimed
 //   - device, driver: the two plugins
@@ -29,8 +28,7 @@ import (
 
 func main() { os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:])) }
 
-// run plays the role that the program was started for and returns the exit
-// code.
+// run runs the program in its role and returns the exit code.
 func run(name string, args []string) int {
 	role, err := roleOf(name, startedByNomad(os.Getenv))
 	if err != nil {
@@ -60,8 +58,8 @@ func run(name string, args []string) int {
 	return 0
 }
 
-// endings are the signals at which a command ends in good order: `claim` gives back
-// what it holds, also when its terminal is gone. What nohup has set aside stays so.
+// endings are the signals at which a command ends after a clean-up: `claim` releases its
+// units, also when its terminal is closed. A SIGHUP that nohup ignores stays ignored.
 func endings() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -14,7 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Texts of licences are told apart, and none is taken for one of those that are accepted.
+// Each licence is recognised, and no other text is mistaken for an accepted licence.
 func TestLicencesOfTexts(t *testing.T) {
 	t.Parallel()
 	const mit = "Permission is hereby granted, free of charge, to any person obtaining a copy\nof this software and associated " +
@@ -45,7 +45,7 @@ func TestLicencesOfTexts(t *testing.T) {
 	}
 }
 
-// The program links nothing under terms that are not accepted, and the notices name all that it links.
+// All linked modules have accepted licences, and the notices name all of them.
 func TestNoticesNameEveryModule(t *testing.T) {
 	t.Parallel()
 	said, err := script(t, ".", "notices.sh")

@@ -11,7 +11,7 @@ import (
 	"nomad-gpu-mem/driver/logpipe"
 )
 
-// role is what a process of this program is for.
+// role is the purpose of a process of this program.
 type role int
 
 const (
@@ -28,9 +28,8 @@ const (
 	driverName = "nomad-driver-gpu-docker"
 )
 
-// roleOf chooses by the name the program was started under. A plugin that no
-// Nomad started, and the command line started by Nomad, are mistakes: the error
-// says what to do.
+// roleOf chooses by the name of the program. A plugin that was not started by Nomad,
+// and a command line that was, are mistakes: the error says what to do.
 func roleOf(name string, byNomad bool) (role, error) {
 	if name == logpipe.ProcessName {
 		return holderRole, nil
@@ -40,17 +39,17 @@ func roleOf(name string, byNomad bool) (role, error) {
 	case isPlugin && byNomad:
 		return plugin, nil
 	case isPlugin:
-		return 0, fmt.Errorf("%s is a Nomad plugin: it stands in the agent's plugin_dir, and Nomad starts it.\n"+
-			"The commands are under the name nomad-gpu-mem: try 'nomad-gpu-mem --help'", name)
+		return 0, fmt.Errorf("%s is a Nomad plugin: it belongs in the agent's plugin_dir, and Nomad starts it.\n"+
+			"The commands have the name nomad-gpu-mem: try 'nomad-gpu-mem --help'", name)
 	case byNomad:
-		return 0, fmt.Errorf("Nomad started %s as a plugin, but its name does not say which: in plugin_dir it must stand,\n"+
-			"as files or symbolic links, under the names %s and %s", name, deviceName, driverName)
+		return 0, fmt.Errorf("Nomad started %s as a plugin, but the name is not that of a plugin: in plugin_dir the program\n"+
+			"needs the names %s and %s, as files or symbolic links", name, deviceName, driverName)
 	default:
 		return commandRole, nil
 	}
 }
 
-// startedByNomad looks for what Nomad gives to the plugins that it starts.
+// startedByNomad reports whether Nomad's variable for plugins is in the environment.
 func startedByNomad(getenv func(string) string) bool {
 	return getenv(base.Handshake.MagicCookieKey) == base.Handshake.MagicCookieValue
 }

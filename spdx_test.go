@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The check finds a source file without a licence line, and the line is written where the meaning of the file stays.
+// The check finds a source file without the licence lines, and adding them does not change the file's meaning.
 func TestLicenceLines(t *testing.T) {
 	t.Parallel()
 	const goLines = "// Copyright the nomad-gpu-mem authors\n// SPDX-License-Identifier: MPL-2.0\n\n"
@@ -45,7 +45,7 @@ func TestLicenceLines(t *testing.T) {
 	must.NoError(t, err, must.Sprint(said))
 }
 
-// copyOfScripts returns the folder of a repository that has nothing but copies of some scripts.
+// copyOfScripts returns the folder of a repository that has only copies of some scripts.
 func copyOfScripts(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()

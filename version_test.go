@@ -14,7 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A build tells from which commit it is, and whether it is from nothing else. Nomad reads each such version.
+// A build's version names its commit and marks changed files. Nomad accepts each such version.
 func TestVersionOfABuild(t *testing.T) {
 	t.Parallel()
 	dir := copyOfScripts(t, "version.sh")

@@ -31,7 +31,7 @@ func TestOpenTable(t *testing.T) {
 	must.SliceEmpty(t, snapshot.GPUs)
 	must.NoError(t, table.Close())
 
-	table, err = openTable(tableconfig.Default(), nil) // nothing is asked of Consul yet
+	table, err = openTable(tableconfig.Default(), nil) // Consul is not queried yet
 	must.NoError(t, err)
 	must.NoError(t, table.Close())
 }

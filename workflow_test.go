@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The hosted workflow runs nothing but targets that make has: what it finds, a developer finds as well.
+// The hosted workflow runs only make targets, so a developer can reproduce its results.
 func TestWorkflowRunsMakeTargets(t *testing.T) {
 	t.Parallel()
 	workflow, err := os.ReadFile(".github/workflows/check.yml")

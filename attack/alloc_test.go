@@ -19,13 +19,13 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// allocation is one as a Nomad client makes it, below a data_dir.
+// allocation has the directories of one allocation, as a Nomad client makes them below a data_dir.
 type allocation struct {
 	id, dir string
 	starts  int
 }
 
-// newAllocation makes its directories, with the modes that a client gives them.
+// newAllocation makes the directories, with the modes that a client gives them.
 func newAllocation(data string, tasks ...string) (*allocation, error) {
 	id := uuid.Generate()
 	a := &allocation{id: id, dir: filepath.Join(data, "alloc", id)}
@@ -47,7 +47,7 @@ func newAllocation(data string, tasks ...string) (*allocation, error) {
 	return a, nil
 }
 
-// task is the next start of one of its tasks, as the client hands it to a driver.
+// task is the next start of one of its tasks, as the client passes it to a driver.
 func (a *allocation) task(name, namespace string, bookings ...allocator.Booking) (*drivers.TaskConfig, error) {
 	a.starts++
 	task := &drivers.TaskConfig{
@@ -75,9 +75,9 @@ func (a *allocation) task(name, namespace string, bookings ...allocator.Booking)
 
 const nodeID = "5a1e0000-0000-4000-8000-000000000001"
 
-// collectLogs has Nomad's own log collector serve a start of a task: it reads pipes in
+// collectLogs runs Nomad's own log collector for a start of a task: it reads pipes in
 // alloc/logs and writes files beside them, as root. As in a client, one collector serves
-// all starts, and opens its pipes again only after their end.
+// all starts, and opens its pipes again only after they have ended.
 func (a *allocation) collectLogs(collector logmon.LogMon, task *drivers.TaskConfig) error {
 	logs := filepath.Join(a.dir, "alloc", "logs")
 	task.StdoutPath = filepath.Join(logs, "."+task.Name+".stdout.fifo")

@@ -24,8 +24,8 @@ type entry struct {
 	data   []byte
 }
 
-// readArchive splits an archive as `docker save` writes it: its manifest, and the rest
-// without what older engines read.
+// readArchive splits an archive of `docker save` into its manifest and the rest,
+// without the files for older engines.
 func readArchive(archive []byte) (manifest []map[string]any, rest []entry, err error) {
 	for from := tar.NewReader(bytes.NewReader(archive)); ; {
 		header, err := from.Next()
@@ -83,12 +83,12 @@ func tagged(manifest []map[string]any, tags ...string) []byte {
 	return text
 }
 
-// forge is how an archive gets its manifest: files that are written before and after the
+// forge returns the files with a forged manifest that are written before and after the
 // image's own.
 type forge func(s *scene, manifest []map[string]any) (before, after []entry)
 
 // download puts an archive of the attacker's image into local/, as an artifact block does.
-// The image asks for all GPUs, and is not on the host by itself.
+// The image requests all GPUs, and the host does not have it otherwise.
 func download(how forge) func(s *scene, in *intruder) error {
 	return func(s *scene, in *intruder) error {
 		if err := s.stage.commit(intruderImage, "ENV NVIDIA_VISIBLE_DEVICES=all", "ENV TENANT=attacker",

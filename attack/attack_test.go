@@ -17,41 +17,41 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// attack is one row: what a job author tries, and what must be true of the host after it.
+// attack is one row: what a job author tries, and what must hold on the host after it.
 type attack struct {
 	name  string
 	tries string
-	looks string // at what, besides what is looked at after every row
+	looks string // what is checked, besides the checks after every row
 
 	operator string                // keys of the plugin's configuration, beyond the defaults
 	needs    func(s *scene) string // why the row cannot run here; empty if it can
 	slow     bool                  // not in the short form
 
 	job    job
-	before func(s *scene, in *intruder) error // on the host, as an artifact or a client would
-	act    func(s *scene, in *intruder) error // in place of one or two plain starts
+	before func(s *scene, in *intruder) error // on the host, as an artifact or a client does
+	act    func(s *scene, in *intruder) error // instead of one or two plain starts
 	look   look
 }
 
-// job is what its author writes. Texts may have placeholders: see scene.expand.
+// job is what a job author writes. Texts may have placeholders: see scene.expand.
 type job struct {
 	task   string // name of the task; app if empty
-	config string // of config, besides image and command
-	script string // runs in the container, which then sleeps until the test has looked at it
+	config string // of the config block, besides image and command
+	script string // runs in the container, which then sleeps until the test has checked it
 	env    map[string]string
-	as     func(task *drivers.TaskConfig) // changes what Nomad says of the job; nil: the hostile one
+	as     func(task *drivers.TaskConfig) // changes Nomad's data of the job; nil: the hostile job
 
-	// An earlier start of the same task, which has ended when the other begins.
+	// An earlier start of the same task, which has ended before the other begins.
 	firstConfig string
 	first       string
 
-	slice bool // of the GPU that the victim has a slice of
-	group bool // a network of a group
+	slice bool // of the GPU on which the victim has a slice
+	group bool // a group network
 	dns   bool // a dns block
 	logs  bool // Nomad's log collector reads what the task prints
 }
 
-// look returns what of the host is not as it must be.
+// look returns what is wrong on the host.
 type look func(s *scene, in *intruder) error
 
 func both(looks ...look) look {
@@ -66,7 +66,7 @@ func both(looks ...look) look {
 	}
 }
 
-// rows are all attacks, by subject. Those at GPUs are for each way by which the engine can give them.
+// rows are all attacks, by subject. Attacks on GPUs are repeated for each way by which the engine can give GPUs.
 func rows(ways ...string) []attack {
 	all := slices.Concat(
 		rowsOfMounts(), rowsOfFiles(), rowsOfLogs(), rowsOfProfiles(), rowsOfImages(), rowsOfDevices(),
@@ -116,7 +116,7 @@ func (a attack) skip(stage *stage) string {
 func (a attack) row(verdict string) string {
 	looks := a.looks
 	if looks == "" {
-		looks = "what every row looks at"
+		looks = "what every row checks"
 	}
 	return strings.Join([]string{a.name, a.tries, looks, strings.ReplaceAll(verdict, "\t", " ")}, "\t")
 }

@@ -1,20 +1,20 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package attack holds hostile jobs, and what must be true of the host after each.
+// Package attack has hostile jobs, and what must hold on the host after each.
 //
 // Job authors are not trusted. Every row of the suite is one thing that such an author
 // can write: a config block, an environment, a shell script in the container. The row is
-// started on a real Docker engine by the task driver itself, and then the host is looked
-// at: a disk, the files of an /etc, another job's container, its GPUs, its claim and its
-// image. No row passes because of an error's text, and none because its start was refused.
+// started on a real Docker engine by the task driver itself, and then the test checks the
+// host: a disk, the files of an /etc, another job's container, its GPUs, its claim and its
+// image. No row passes because of an error's text or because its start was refused.
 //
 //   - attack_test.go: what a row is, how it is run, the printed table
-//   - scene_test.go, victim_test.go: what is there before each row, and what must be there after it
+//   - scene_test.go, victim_test.go: the host before each row, and what must be unchanged after it
 //   - intruder_test.go, alloc_test.go: a hostile task and its allocation
-//   - plugin_test.go, engine_test.go, relay_test.go: the driver, Docker, and what the driver
-//     asks Docker for
-//   - host_test.go, gpu_test.go, look_test.go: looking at files, a disk, processes and GPUs
+//   - plugin_test.go, engine_test.go, relay_test.go: the driver, Docker, and the driver's
+//     requests to Docker
+//   - host_test.go, gpu_test.go, look_test.go: checks of files, a disk, processes and GPUs
 //   - rows_*_test.go: the rows, by subject
 //
 // The tests carry the build tag services and need root; `make test-attack` does the set-up.

@@ -24,7 +24,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// stage is what all scenes share: the engine, its images and the GPUs.
+// stage has what all scenes share: the engine, its images and the GPUs.
 type stage struct {
 	t      *testing.T
 	ctx    context.Context
@@ -39,8 +39,8 @@ type stage struct {
 	dockerRoot            string
 }
 
-// The victim's image has a name as short as the attacker's own: an archive can have
-// either in the same place.
+// The victim's image has a name of the same length as the attacker's, so an archive can
+// have either in the same place.
 const (
 	victimImage   = "tenant/app:7"
 	intruderImage = "hostil/app:7"
@@ -75,7 +75,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// commit makes an image of the base image, with changes as of `docker commit`.
+// commit makes an image from the base image, with the changes of `docker commit`.
 func (s *stage) commit(name string, changes ...string) error {
 	id, err := s.api.ContainerCreate(s.ctx, &container.Config{Image: s.baseImage, Env: []string{"NVIDIA_VISIBLE_DEVICES=void"}}, nil, nil, nil, "")
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *stage) imageID(name string) (string, error) {
 	return image.ID, err
 }
 
-// checkImages returns which names mean another image than before.
+// checkImages returns the names that now mean another image.
 func (s *stage) checkImages() error {
 	for name, want := range s.imageIDs {
 		if got, err := s.imageID(name); err != nil || got != want {
@@ -125,7 +125,7 @@ func (s *stage) checkImages() error {
 	return nil
 }
 
-// restoreImages gives the names back.
+// restoreImages makes the names mean the original images again.
 func (s *stage) restoreImages() {
 	for name, id := range s.imageIDs {
 		if err := s.api.ImageTag(s.ctx, id, name); err != nil {
@@ -138,7 +138,7 @@ func (s *stage) inspect(id string) (container.InspectResponse, error) {
 	return s.api.ContainerInspect(s.ctx, id)
 }
 
-// containers are the IDs of all containers there are.
+// containers returns the IDs of all containers.
 func (s *stage) containers() ([]string, error) {
 	found, err := s.api.ContainerList(s.ctx, container.ListOptions{All: true})
 	var ids []string
@@ -163,14 +163,14 @@ func (s *stage) save(name string) ([]byte, error) {
 	return io.ReadAll(archive)
 }
 
-// asJSON is what of a container Docker was asked for, and what it made of it.
+// asJSON is a container as requested from Docker, and as Docker made it.
 func asJSON(c container.InspectResponse) string {
 	var text bytes.Buffer
 	_ = json.NewEncoder(&text).Encode(c) // it came as JSON
 	return text.String()
 }
 
-// eventually waits for something that a container does.
+// eventually waits until a container has done something.
 func eventually(ok func() bool) bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if ok() {

@@ -21,14 +21,14 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// gpu is a simulated GPU: a device of the host that no container may open unless it is
-// given to it, and that does nothing when it is opened.
+// gpu is a simulated GPU: a device of the host that does nothing when it is opened, and
+// that a container may open only if it was given to it.
 type gpu struct {
 	id   allocator.GPUID
 	node node
 }
 
-// harmless are such devices. Docker lets no container open one of these by itself.
+// harmless lists such devices. By default Docker lets no container open one of them.
 var harmless = []string{"/dev/btrfs-control", "/dev/autofs", "/dev/vga_arbiter", "/dev/fuse", "/dev/vsock"}
 
 // newGPUs puts such devices under the names by which NVIDIA's runtime finds GPUs.
@@ -55,7 +55,7 @@ func newGPUs(t *testing.T, run string) (gpus []gpu) {
 	return gpus
 }
 
-// slice is what Nomad books of a GPU.
+// slice is Nomad's booking of a GPU.
 func (g gpu) slice(units ...int) allocator.Booking {
 	return allocator.Booking{GPU: g.id, UnitMiB: 1024, Of: 16, TotalMiB: 16384, Units: allocator.NewUnitSet(units...)}
 }
@@ -110,7 +110,7 @@ func (s *stage) ways() []string {
 	return []string{"runtime"}
 }
 
-// sees is the look that a running container has these GPUs and no others. One that was
+// sees checks that a running container has these GPUs and no others. A container that was
 // not started has none.
 func sees(want ...int) look {
 	return func(s *scene, in *intruder) error {
@@ -128,7 +128,7 @@ func sees(want ...int) look {
 	}
 }
 
-// hasDeviceLists reports whether the kernel tells what a container may open: only control
+// hasDeviceLists reports whether the kernel shows what a container may open: only control
 // groups of version 1 do.
 func hasDeviceLists() bool {
 	_, err := os.Stat("/sys/fs/cgroup/devices/devices.list")
@@ -136,7 +136,7 @@ func hasDeviceLists() bool {
 }
 
 // allowed reports whether the kernel lets a process open a device: by the control group
-// of version 1 that it is in. Version 2 has nothing that could be read.
+// of version 1 that it is in. In version 2 this cannot be read.
 func allowed(pid int, n node) (bool, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -156,7 +156,7 @@ func allowed(pid int, n node) (bool, error) {
 	return false, nil
 }
 
-// listAllows reads a devices.list. To make a node, m, is not to open it.
+// listAllows reads a devices.list. The right to make a node, m, is not the right to open it.
 func listAllows(list string, n node) bool {
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is what is in a directory: mode and content by path, without following links.
+// tree is the content of a directory: mode and content by path, without following links.
 type tree map[string]string
 
 func treeOf(dir string) (tree, error) {
@@ -55,7 +55,7 @@ func treeOf(dir string) (tree, error) {
 	return found, err
 }
 
-// changed returns what is not as it was.
+// changed returns what has changed.
 func (before tree) changed(dir string) error {
 	now, err := treeOf(dir)
 	if err != nil {
@@ -91,7 +91,7 @@ type disk struct {
 
 const diskSize = 64 << 10
 
-// newDisk sets a loop device up over a file. No other disk is ever touched.
+// newDisk sets up a loop device over a file. The test uses no other disk.
 func newDisk(file string) (*disk, error) {
 	content := []byte(`{"defaultAction":"SCMP_ACT_ALLOW","x":"a disk of the host: ` + secret + `"}`) // reads as a profile
 	content = append(content, bytes.Repeat([]byte(" "), diskSize)...)[:diskSize]
@@ -104,7 +104,7 @@ func newDisk(file string) (*disk, error) {
 	}
 	d := &disk{path: strings.TrimSpace(string(out)), content: content}
 	d.held, err = os.Open(d.path)
-	// What is open stays until it is closed: if this process is killed, too.
+	// An open loop device stays until it is closed, also if this process is killed.
 	if out, detachErr := exec.Command("losetup", "--detach", d.path).CombinedOutput(); detachErr != nil {
 		err = errors.Join(err, fmt.Errorf("detaching %s: %s", d.path, out))
 	}
@@ -154,7 +154,7 @@ func nodeAt(path string) (node, error) {
 	return n, nil
 }
 
-// needsNode keeps a row from machines that lack a device.
+// needsNode skips a row on machines that lack a device.
 func needsNode(path string) func(*scene) string {
 	return func(*scene) string {
 		if _, err := nodeAt(path); err != nil {

@@ -24,20 +24,20 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// intruder is a hostile task, from its first start until nothing is left of it.
+// intruder is a hostile task, from its first start until all of it is removed.
 type intruder struct {
 	t     *testing.T
 	scene *scene
 	attack
 	alloc *allocation
-	local *os.Root               // local/, wherever the task moves it
+	local *os.Root               // local/, also after the task has moved it
 	dirs  map[string]os.FileInfo // as the client made them
 
 	task      *drivers.TaskConfig // of the last start
 	handle    *drivers.TaskHandle
 	refused   error // why the last start failed
 	container container.InspectResponse
-	started   []string // IDs of the starts that are not over
+	started   []string // IDs of the starts that have not ended
 	network   *drivers.NetworkIsolationSpec
 	collector logmon.LogMon
 	output    strings.Builder // what the scripts printed
@@ -64,7 +64,7 @@ func (s *scene) newIntruder(t *testing.T, a attack) (*intruder, error) {
 	return in, err
 }
 
-// act does what the row is about.
+// act runs the row's attack.
 func (in *intruder) act() error {
 	if in.job.group {
 		if err := in.makeNetwork(); err != nil {
@@ -100,7 +100,7 @@ func (in *intruder) makeNetwork() error {
 	})
 }
 
-// prepare is a start of one of the group's tasks, as Nomad hands it to the driver.
+// prepare returns a start of one of the group's tasks, as Nomad passes it to the driver.
 func (in *intruder) prepare(name, config, script string) (*drivers.TaskConfig, error) {
 	var bookings []allocator.Booking
 	if in.job.slice {
@@ -130,7 +130,7 @@ func (in *intruder) prepare(name, config, script string) (*drivers.TaskConfig, e
 	return task, task.EncodeConcreteDriverConfig(in.scene.plugin.parseTask(in.t, text))
 }
 
-// written is a line that the attacker would put into a file of the host.
+// written is a line that the attacker tries to write into a file of the host.
 const written = "WRITTEN-BY-THE-ATTACKER"
 
 func hasKey(config, key string) bool {
@@ -142,8 +142,8 @@ func hasKey(config, key string) bool {
 	return false
 }
 
-// start starts the task and waits until its script is done. A start that is refused is
-// an attack that failed; only one that hangs is a breach by itself.
+// start starts the task and waits until its script has ended. A refused start is a
+// failed attack; a start that hangs is a breach.
 func (in *intruder) start(config, script string) error {
 	task, err := in.prepare(in.job.task, config, script)
 	if err != nil {
@@ -174,7 +174,7 @@ func (in *intruder) startTask(task *drivers.TaskConfig) (err error) {
 	return in.findContainer()
 }
 
-// findContainer waits for the script, too.
+// findContainer also waits for the script.
 func (in *intruder) findContainer() error {
 	found, err := in.scene.stage.api.ContainerList(in.scene.stage.ctx, container.ListOptions{
 		All: true, Filters: filters.NewArgs(filters.Arg("label", "nomad-gpu-mem.task_id="+in.task.ID)),
@@ -199,7 +199,7 @@ func (in *intruder) findContainer() error {
 	return err
 }
 
-// runs reports whether there is a container to look at.
+// runs reports whether there is a container to check.
 func (in *intruder) runs() bool {
 	return in.container.ContainerJSONBase != nil && in.container.State.Running
 }
@@ -217,7 +217,7 @@ func (in *intruder) destroy() error {
 	return errors.Join(failed...)
 }
 
-// evict takes away all of the allocation, as a client does.
+// evict removes the allocation, as a client does.
 func (in *intruder) evict() error {
 	in.releaseHangs()
 	found := []error{in.destroy()}
@@ -229,7 +229,7 @@ func (in *intruder) evict() error {
 	return errors.Join(append(found, os.RemoveAll(in.alloc.dir))...)
 }
 
-// releaseHangs opens the pipes that the task has made, so that a call that waits for one returns.
+// releaseHangs opens the pipes that the task has made, so that calls that wait for them return.
 func (in *intruder) releaseHangs() {
 	_ = filepath.WalkDir(in.alloc.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type()&fs.ModeNamedPipe != 0 {
@@ -257,7 +257,7 @@ func (in *intruder) stopCollector() {
 	in.collector = nil
 }
 
-// readSecret reports whether the task got hold of what it may not read.
+// readSecret reports whether the task read the secret.
 func (in *intruder) readSecret() error {
 	if strings.Contains(in.output.String(), secret) {
 		return errors.New("the task read what only the host may read")

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// never is the look that Docker was not asked for something, in the words of its API.
+// never checks that a request to Docker did not contain a text of its API.
 func never(words ...string) look {
 	return func(s *scene, _ *intruder) error {
 		asked := s.stage.relay.requests()
@@ -25,8 +25,8 @@ func never(words ...string) look {
 	}
 }
 
-// noDevice is the look that the kernel does not let the container open a device, and that
-// Docker was not asked for it.
+// noDevice checks that the kernel does not let the container open a device, and that the
+// driver did not request it from Docker.
 func noDevice(path string) look {
 	return func(s *scene, in *intruder) error {
 		path := s.expand(in, path)
@@ -47,7 +47,7 @@ func noDevice(path string) look {
 	}
 }
 
-// ownNamespace is the look that the container shares a namespace with neither the host
+// ownNamespace checks that the container shares a namespace with neither the host
 // nor the other job.
 func ownNamespace(kind string) look {
 	return func(s *scene, in *intruder) error {
@@ -75,7 +75,7 @@ func namespace(pid int, kind string) (string, error) {
 	return os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
 }
 
-// notMounted is the look that nothing of a directory of the host is at target.
+// notMounted checks that nothing of a directory of the host is mounted at target.
 func notMounted(source, target string) look {
 	return func(s *scene, in *intruder) error {
 		if !in.runs() {
@@ -94,7 +94,7 @@ func notMounted(source, target string) look {
 	}
 }
 
-// status is a line of a process's status, as the kernel tells it.
+// status is a line of the kernel's status of a process.
 func status(pid int, key string) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -108,7 +108,7 @@ func status(pid int, key string) (string, error) {
 	return "", fmt.Errorf("process %d has no %s", pid, key)
 }
 
-// unprivileged is the look that the container's processes can have no capabilities
+// unprivileged checks that the container's processes can have no capabilities
 // beyond Docker's usual ones.
 func unprivileged(_ *scene, in *intruder) error {
 	if !in.runs() {
@@ -129,7 +129,7 @@ func unprivileged(_ *scene, in *intruder) error {
 	return nil
 }
 
-// kept is the look that a setting of the kernel is as before: it is read when the row is
+// kept checks that a setting of the kernel is unchanged. It is first read when the row is
 // made.
 func kept(path string) look {
 	before, _ := os.ReadFile(path)

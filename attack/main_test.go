@@ -13,7 +13,7 @@ import (
 	"nomad-gpu-mem/driver/logpipe"
 )
 
-// The driver starts this program once more, to hold log pipes open.
+// The driver also starts this program to hold log pipes open.
 func TestMain(m *testing.M) {
 	if os.Args[0] == logpipe.ProcessName {
 		code := 0

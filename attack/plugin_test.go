@@ -42,7 +42,7 @@ type plugin struct {
 	events []*drivers.TaskEvent
 }
 
-// patience is what a call to the driver may take. What needs longer hangs.
+// patience bounds a call to the driver. A call that takes longer hangs.
 const patience = time.Minute
 
 var errHangs = errors.New("the call does not return: the driver hangs")
@@ -74,11 +74,11 @@ func (s *scene) bootPlugin() *plugin {
 	return p
 }
 
-// oneOfSeveral keeps the drivers of two scenes, which share an engine as no two agents
-// may, from removing each other's containers.
+// oneOfSeveral stops the drivers of two scenes from removing each other's containers.
+// Agents must not share an engine as these do.
 const oneOfSeveral = "gc {\n dangling_containers {\n  enabled = false\n }\n}"
 
-// store is the table's: a file, unless a row says otherwise.
+// store is the store of the table: a file, unless a row sets another.
 func (s *scene) store() allocator.Store {
 	if s.openStore != nil {
 		return s.openStore()
@@ -102,8 +102,8 @@ func (p *plugin) collect(ctx context.Context, events <-chan *drivers.TaskEvent) 
 	}
 }
 
-// told is what the owner of a task was told.
-func (p *plugin) told(taskID string) string {
+// messages returns the texts of a task's events, as its owner reads them.
+func (p *plugin) messages(taskID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []string
@@ -122,7 +122,7 @@ func (p *plugin) end() error {
 	return within(func() error { p.Shutdown(); return nil })
 }
 
-// within runs a call to the driver, and gives up on one that hangs.
+// within runs a call to the driver, with a timeout.
 func within(call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -136,7 +136,7 @@ func within(call func() error) error {
 	}
 }
 
-// lockedBuffer is a log that may be written and read at once.
+// lockedBuffer is a log for concurrent writers and readers.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

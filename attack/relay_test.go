@@ -22,14 +22,14 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// relay stands between the driver and the engine and notes what containers the driver
-// asks for: an older engine refuses what a newer one would do.
+// relay is a proxy between the driver and the engine that records the driver's requests
+// for containers: an older engine refuses requests that a newer one serves.
 type relay struct {
 	path string // of its socket
 
 	mu      sync.Mutex
 	asked   []string // bodies of the requests for containers
-	create  func()   // called before the engine learns of a container to create
+	create  func()   // called before a request to create a container reaches the engine
 	loading func()   // called when an archive's transfer has begun, before any of it has arrived
 }
 
@@ -40,7 +40,7 @@ func newRelay(t *testing.T, path, engine string) *relay {
 	listener, err := net.Listen("unix", path)
 	must.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "docker"})
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // who gives up on a stream is no news
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // a closed stream is expected
 	proxy.FlushInterval = -1                    // streams of output and of progress
 	proxy.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", engine)
@@ -60,7 +60,7 @@ func (r *relay) note(req *http.Request) {
 	case strings.HasSuffix(req.URL.Path, "/containers/create"):
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
-			return // the engine will say so
+			return // the engine will report it
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		r.mu.Lock()
@@ -107,7 +107,7 @@ func (r *relay) requests() string {
 	return strings.Join(r.asked, "\n")
 }
 
-// noting keeps the beginning of what the driver hands to Docker.
+// noting keeps the beginning of what the driver sends to Docker.
 type noting struct {
 	io.ReadCloser
 	relay *relay

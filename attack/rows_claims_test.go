@@ -20,7 +20,7 @@ import (
 	"nomad-gpu-mem/allocator/consul/consultest"
 )
 
-// rowsOfClaims are about units of GPU memory.
+// rowsOfClaims attack units of GPU memory.
 func rowsOfClaims() []attack {
 	return []attack{
 		{
@@ -57,9 +57,9 @@ func askForHeld(s *scene, in *intruder) error {
 	return nil
 }
 
-// toldNothing is the look that a job's owner reads nothing of another namespace.
+// toldNothing checks that a job's owner reads nothing of another namespace.
 func toldNothing(s *scene, in *intruder) error {
-	told := s.plugin.told(in.task.ID)
+	told := s.plugin.messages(in.task.ID)
 	if in.refused != nil {
 		told += "\n" + in.refused.Error()
 	}
@@ -84,7 +84,7 @@ func startRenamed(s *scene, in *intruder) error {
 	return in.start("", in.job.script)
 }
 
-// runsOnce is the look that at most one container of the allocation runs.
+// runsOnce checks that at most one container of the allocation runs.
 func runsOnce(s *scene, in *intruder) error {
 	found, err := s.stage.api.ContainerList(s.stage.ctx, container.ListOptions{})
 	if err != nil {
@@ -116,7 +116,7 @@ func needsConsul(*scene) string {
 	return ""
 }
 
-// longNames has the table in Consul, which limits the size of a value.
+// longNames uses a table in Consul, which limits the size of a value.
 func longNames(s *scene, in *intruder) error {
 	agent := consultest.Start(in.t)
 	agent.Ready(in.t, "")

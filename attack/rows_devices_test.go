@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rowsOfDevices are about device nodes of the host. A row never opens what could do harm:
-// what the kernel lets the container open is read off the host.
+// rowsOfDevices attack device nodes of the host. A row never opens a dangerous device: the
+// test reads on the host what the kernel lets the container open.
 func rowsOfDevices() (all []attack) {
 	const spoil = `echo ` + written + ` | dd of=/x bs=64 conv=notrunc; echo ` + written + ` | dd of={disk} bs=64 conv=notrunc; cat /x`
 	disk := func(name, tries, first, config, script string) {
@@ -53,8 +53,8 @@ func rowsOfDevices() (all []attack) {
 	return append(all, rowsOfNvidiaNodes(device)...)
 }
 
-// rowsOfNvidiaNodes make a node of the NVIDIA driver's number. There is no driver behind
-// it, so it cannot be opened.
+// rowsOfNvidiaNodes make a node with the NVIDIA driver's number. No driver is loaded, so
+// it cannot be opened.
 func rowsOfNvidiaNodes(device func(string) string) (all []attack) {
 	const dir = "/dev/gpu-mem-attack"
 	for _, c := range []struct{ name, tries, first, path string }{

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// rowsOfFiles are about files that the driver writes for a task.
+// rowsOfFiles attack files that the driver writes for a task.
 func rowsOfFiles() []attack {
 	const parent = `volumes = ["..:/a"]`
 	const own = `volumes = [".:/t"]`
@@ -90,7 +90,7 @@ func recoverTask(s *scene, in *intruder) error {
 	if err := within(func() error { return s.plugin.RecoverTask(handle) }); errors.Is(err, errHangs) {
 		return err
 	}
-	// What the driver does for a task it recovered, it does beside the call.
+	// The driver does the work for a recovered task concurrently with the call.
 	wait := time.Now().Add(3 * time.Second)
 	for time.Now().Before(wait) && s.etcBefore.changed(s.etc) == nil {
 		time.Sleep(50 * time.Millisecond)
@@ -98,7 +98,7 @@ func recoverTask(s *scene, in *intruder) error {
 	return nil
 }
 
-// logged is the look that Nomad has what the task printed: nothing holds its log up.
+// logged checks that Nomad has the task's output: nothing blocks its log.
 func logged(line string) look {
 	return func(_ *scene, in *intruder) error {
 		if !in.runs() {

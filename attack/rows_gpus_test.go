@@ -13,8 +13,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 )
 
-// greedy are variables by which NVIDIA's runtime would show a container more than its
-// slice.
+// greedy are variables by which NVIDIA's runtime would give a container more than its
+// GPU.
 func greedy() []struct {
 	name string
 	env  map[string]string
@@ -60,8 +60,8 @@ var runtimeWords = []string{
 	"NVIDIA_VISIBLE_DEVICES=all",
 }
 
-// unasked is the look that the container has no variable that asks the runtime for more,
-// whatever devices this host has for it.
+// unasked checks that the container has no variable that requests more from the runtime,
+// whatever devices this host has.
 func unasked(_ *scene, in *intruder) error {
 	if !in.runs() {
 		return nil
@@ -114,7 +114,7 @@ func rowsOfGPUs() (all []attack) {
 	return all
 }
 
-// imageRows are about what an image says.
+// imageRows attack by the settings of an image.
 func imageRows(with string, want []int, slice bool) (all []attack) {
 	env := []string{}
 	for _, c := range greedy() {
@@ -155,7 +155,7 @@ func ownImage(changes ...string) func(s *scene, in *intruder) error {
 	}
 }
 
-// noClaimBeyond is the look that the attacker holds what was booked, and no more.
+// noClaimBeyond checks that the attacker holds exactly the booked units.
 func noClaimBeyond(s *scene, in *intruder) error {
 	held, err := s.claimOf(in.alloc.id)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 )
 
-// rowsOfImages are about archives that a job has loaded, and images that it has removed.
+// rowsOfImages attack by archives that a job loads, and by images that it has removed.
 func rowsOfImages() (all []attack) {
 	const own = "image = \"{image}\"\nload = \"img.tar\"\nentrypoint = [\"/bin/sh\"]"
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func rowsOfImages() (all []attack) {
 	)
 }
 
-// repositories is the file that told the tags before there were manifests.
+// repositories is the file that had the tags before there were manifests.
 func repositories(manifest []map[string]any) []byte {
 	layer := ""
 	if layers, ok := manifest[0]["Layers"].([]any); ok && len(layers) > 0 {
@@ -128,7 +128,7 @@ func repositories(manifest []map[string]any) []byte {
 	return text
 }
 
-// swapArchive changes the tag in the archive, in place, when the driver has begun to hand
+// swapArchive changes the tag in the archive, in place, once the driver has begun to send
 // it to Docker: the manifest is at its end.
 func swapArchive(s *scene, in *intruder) error {
 	path := filepath.Join(in.alloc.dir, in.job.task, "local", "img.tar")

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// rowsOfLogs are about what the driver and Nomad write while a task prints.
+// rowsOfLogs attack what the driver and Nomad write while a task prints.
 func rowsOfLogs() (all []attack) {
 	for _, c := range []struct{ name, tries, config string }{
 		{"own directory", "in its own directory", `volumes = [".:/t"]`},
@@ -72,7 +72,7 @@ func rowsOfLogs() (all []attack) {
 			job: job{logs: true}, act: misleadByImage, look: noLinksInLogs,
 		},
 		attack{
-			name: "log-cover-left", tries: "the same, from a user namespace in which the logs are no mount point, without a seccomp profile",
+			name: "log-cover-left", tries: "the same, from a user namespace in which the logs are not a mount point, without a seccomp profile",
 			looks: "links in alloc/logs",
 			job: job{config: `security_opt = ["seccomp=unconfined", "apparmor=unconfined"]`, logs: true, script: leaveCover + `
 				yes '* * * * * root ` + written + `' | head -c 4000000 >&3`},
@@ -101,7 +101,7 @@ const leaveCover = `exec 9</alloc
 END
 	unshare -Urm /bin/sh /local/in; ls -la /alloc`
 
-// handOver has a second allocation of the same author rename the logs of the first: in its container they are no mount point.
+// handOver makes a second allocation of the same author rename the logs of the first: in its container they are not a mount point.
 func handOver(s *scene, in *intruder) error {
 	peer, err := newAllocation(s.dir, "peer")
 	if err != nil {
@@ -132,7 +132,7 @@ func handOver(s *scene, in *intruder) error {
 	return errors.Join(err, within(func() error { return s.plugin.DestroyTask(task.ID, true) }))
 }
 
-// takeLogs is what a shell does that has the directory above the logs as descriptor 3.
+// takeLogs are the commands of a shell that has the directory above the logs as descriptor 3.
 const takeLogs = `a=/proc/self/fd/3; mv $a/logs $a/x; mkdir $a/logs; for i in 0 1 2 3; do ln -s {etc}/cron.d/new$i $a/logs/app.stdout.$i; done`
 
 // misleading mounts ../alloc at a link in local/d, which leads to /p. By further links, local/s is then mounted over local/d,
@@ -185,7 +185,7 @@ func collected(_ *scene, in *intruder) error {
 				}
 				return nil
 			})
-			return size > 1_100_000 // Docker keeps 4 MB with all that it adds to a line: some of a flood may be lost
+			return size > 1_100_000 // Docker keeps 4 MB, including what it adds to each line: a part of a flood may be lost
 		})
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// ownDirs is the look that the directories by which the client and the driver find their
+// ownDirs checks that the directories by which the client and the driver find their
 // files still have their names.
 func ownDirs(s *scene, in *intruder) error {
 	var moved []error
@@ -27,11 +27,11 @@ func ownDirs(s *scene, in *intruder) error {
 	return errors.Join(moved...)
 }
 
-// upset tries to put something else in the place of all that is mounted at /a.
+// upset tries to replace everything that is mounted at /a.
 const upset = `for d in alloc alloc/logs app app/local other local secrets logs; do
 	[ -d /a/$d ] && mv /a/$d /a/$d.moved && ln -s {etc} /a/$d; done; ls -la /a`
 
-// rowsOfMounts are about what lies above a task's own directories.
+// rowsOfMounts attack the directories above a task's own.
 func rowsOfMounts() (all []attack) {
 	for _, c := range []struct{ name, tries, first, config string }{
 		{"ancestor", `volumes = ["..:/a"]`, ``, `volumes = ["..:/a"]`},
@@ -59,7 +59,7 @@ func rowsOfMounts() (all []attack) {
 	return append(all, rowsOfSources()...)
 }
 
-// rowsOfSources are about files of the host that are not the allocation's.
+// rowsOfSources attack files of the host outside of the allocation.
 func rowsOfSources() (all []attack) {
 	const put = `cat /o /o/shadow /o/cron.d/daily; echo ` + written + ` >/o/shadow; echo ` + written + ` >/o/cron.d/new; echo ` + written + ` >/o/new`
 	const bind = "mount {\n type = \"bind\"\n source = \"%s\"\n target = \"/o\"\n}"
@@ -124,7 +124,7 @@ func rowsOfSources() (all []attack) {
 	)
 }
 
-// noVolume is the look that the container has no volume of Docker's.
+// noVolume checks that the container has no volume of Docker's.
 func noVolume(_ *scene, in *intruder) error {
 	if !in.runs() {
 		return nil
@@ -137,8 +137,8 @@ func noVolume(_ *scene, in *intruder) error {
 	return nil
 }
 
-// swapAtCreate has the driver check a source, and puts a link in its place, or in that of
-// the directory above, before Docker looks.
+// swapAtCreate replaces a source, or the directory above it, by a link after the driver's
+// check and before Docker's.
 func swapAtCreate(to string) func(*scene, *intruder) error {
 	return func(s *scene, in *intruder) error {
 		local, to := filepath.Join(in.alloc.dir, in.job.task, "local"), s.expand(in, to)
@@ -159,7 +159,7 @@ func swapAtCreate(to string) func(*scene, *intruder) error {
 }
 
 // swapSource holds the task's units, as a task that stops slowly does, so that the start
-// waits after it has looked at its paths. The attacker's other task is quick.
+// waits after it has checked its paths. The attacker's other task replaces them meanwhile.
 func swapSource(s *scene, in *intruder) error {
 	source := filepath.Join(in.alloc.dir, in.job.task, "local", "d")
 	if err := os.Mkdir(source, 0o755); err != nil {
@@ -176,7 +176,7 @@ func swapSource(s *scene, in *intruder) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- in.startTask(task) }()
-	waits := eventually(func() bool { return s.plugin.told(task.ID) != "" })
+	waits := eventually(func() bool { return s.plugin.messages(task.ID) != "" })
 	swapped := errors.Join(os.Remove(source), os.Symlink(s.etc, source), release())
 	err = errors.Join(swapped, <-failed)
 	if !waits {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// rowsOfNames are about the names and labels by which the driver knows its containers.
+// rowsOfNames attack the names and labels by which the driver identifies its containers.
 func rowsOfNames() (all []attack) {
 	const looks = "containers and claims, once the task is destroyed"
 	quote := func(labels ...string) string {

@@ -13,8 +13,8 @@ import (
 // sandbox is the key under which Nomad keeps the pause container of a group.
 const sandbox = "docker_sandbox_container_id"
 
-// rowsOfNetworks are about the container that holds the network of a group. It runs with
-// rights that no job asked for.
+// rowsOfNetworks attack the container that holds the network of a group. Its rights do not
+// come from a job.
 func rowsOfNetworks() []attack {
 	const looks = "the pause container: image, GPUs, capabilities, limits"
 	return []attack{
@@ -78,7 +78,7 @@ func pauseHasNothing(s *scene, in *intruder) error {
 	return nil
 }
 
-// greedyPause has the pause image ask for all GPUs, as a replaced one would,
+// greedyPause makes the pause image request all GPUs, as a replaced image could,
 // while the group's network is made.
 func greedyPause(s *scene, in *intruder) error {
 	defer s.stage.restoreImages()

@@ -24,8 +24,8 @@ func anObserver(task *drivers.TaskConfig) {
 	task.Namespace, task.JobID, task.JobName = "monitoring", "gpu-exporter", "gpu-exporter"
 }
 
-// rowsOfObservers are about jobs that the operator lets see all GPUs: another job must not
-// pass for one, and one must not get more than it was given.
+// rowsOfObservers attack observers, the jobs that the operator lets see all GPUs: another
+// job must not pass for one, and an observer must not get more than its setting allows.
 func rowsOfObservers() (all []attack) {
 	const asks = `runtime = "nvidia"`
 	for _, c := range []struct {
@@ -95,8 +95,8 @@ func rowsOfListedObservers(asks string) (all []attack) {
 	return all
 }
 
-// utilityOnly is the look that a container has all GPUs by the utilities of NVIDIA's driver, and asks
-// for nothing besides.
+// utilityOnly checks that a container has all GPUs with the utilities of NVIDIA's driver, and requests
+// nothing else.
 func utilityOnly(_ *scene, in *intruder) error {
 	if !in.runs() {
 		return fmt.Errorf("the observer was not started: %w", in.refused)

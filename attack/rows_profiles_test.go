@@ -12,7 +12,7 @@ import (
 	"runtime"
 )
 
-// rowsOfProfiles are about files that the driver reads for a task.
+// rowsOfProfiles attack files that the driver reads for a task.
 func rowsOfProfiles() []attack {
 	const profile = `security_opt = ["seccomp=local/p.json"]`
 	return []attack{
@@ -52,7 +52,7 @@ func rowsOfProfiles() []attack {
 	}
 }
 
-// frugal starts the task twice and looks at what the driver took for the second start.
+// frugal starts the task twice and checks the driver's memory for the second start.
 func frugal(s *scene, in *intruder) error {
 	if err := in.start("", in.job.first); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// rowsOfSecurity are about what keeps a container apart from the host.
+// rowsOfSecurity attack the isolation of a container from the host.
 func rowsOfSecurity() (all []attack) {
 	for _, c := range []struct{ name, config, words string }{
 		{"cgroups-writable", `security_opt = ["writable-cgroups=true"]`, "writable-cgroups"},
@@ -60,7 +60,7 @@ func rowsOfSecurity() (all []attack) {
 	return append(all, rowsOfPrivileges()...)
 }
 
-// escapeFilter is what a process tries that has the control groups writable.
+// escapeFilter are the commands of a process with writable control groups.
 const escapeFilter = `mount -o remount,rw /sys/fs/cgroup; mount -o remount,rw /sys/fs/cgroup/devices
 	echo a >/sys/fs/cgroup/devices/devices.allow; echo $$ >/sys/fs/cgroup/devices/tasks; echo $$ >/sys/fs/cgroup/cgroup.procs
 	mkdir /sys/fs/cgroup/devices/x && echo $$ >/sys/fs/cgroup/devices/x/tasks
@@ -128,17 +128,17 @@ func rowsOfPrivileges() []attack {
 			look: kept(finTimeout),
 		},
 		{
-			name: "ulimit", tries: "limits beyond the host's", looks: "what every row looks at",
+			name: "ulimit", tries: "limits beyond the host's", looks: "what every row checks",
 			job: job{config: `ulimit { nofile = "99999999999" }`, script: `true`},
 		},
 		{
-			name: "volumes-of-others", tries: "to have the other job's volumes by the names of its directories", looks: "what every row looks at",
+			name: "volumes-of-others", tries: "to have the other job's volumes by the names of its directories", looks: "what every row checks",
 			job: job{config: `volumes = ["../../{victim-alloc}/bank:/o"]`, script: `ls /o; touch /o/local/x; mv /o/local /o/y`}, look: othersDirs,
 		},
 	}
 }
 
-// scored is the look that the kernel does not spare the container's processes.
+// scored checks that the kernel does not spare the container's processes.
 func scored(_ *scene, in *intruder) error {
 	if !in.runs() {
 		return nil
@@ -153,8 +153,7 @@ func scored(_ *scene, in *intruder) error {
 	return nil
 }
 
-// cgroupsReadOnly is the look that no control group is mounted such that the container
-// can write to it.
+// cgroupsReadOnly checks that the container can write to no mounted control group.
 func cgroupsReadOnly(_ *scene, in *intruder) error {
 	if !in.runs() {
 		return nil
@@ -186,7 +185,7 @@ func couldNotWrite(_ *scene, in *intruder) error {
 	return nil
 }
 
-// othersDirs is the look that the other job's directories are as the client made them.
+// othersDirs checks that the other job's directories are as the client made them.
 func othersDirs(s *scene, _ *intruder) error {
 	found, err := treeOf(s.victim.alloc.dir)
 	if err == nil && len(found) != 9 {

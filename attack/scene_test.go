@@ -19,14 +19,14 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// scene is a host on which another job runs already. One that an attack has left as it
-// was serves the next one; one that was breached is thrown away.
+// scene is a host on which another job already runs. The next attack uses the same scene,
+// unless an attack has changed it: then it is discarded.
 type scene struct {
 	t        *testing.T
 	stage    *stage
 	operator string // plugin configuration
 	dir      string
-	etc      string // in place of the real /etc
+	etc      string // instead of the real /etc
 	stateDir string
 	disk     *disk // nil without loop devices
 	plugin   *plugin
@@ -80,8 +80,8 @@ func (s *stage) newScene(operator string, store func() allocator.Store) *scene {
 	return c
 }
 
-// mounts are those in the host's directories. The driver's own are apart: it makes them for
-// the containers that there are.
+// mounts returns the mounts in the host's directories. The driver's own mounts are separate:
+// it makes them for the existing containers.
 func (s *scene) mounts() (others, drivers []string, err error) {
 	text, err := os.ReadFile("/proc/self/mounts")
 	staging := filepath.Join(s.stateDir, "staging")
@@ -97,7 +97,7 @@ func (s *scene) mounts() (others, drivers []string, err error) {
 	return others, drivers, err
 }
 
-// noMountLeft returns what the driver has mounted besides what it had before the attack.
+// noMountLeft returns the driver's mounts that did not exist before the attack.
 func (s *scene) noMountLeft() error {
 	_, mounts, err := s.mounts()
 	if added := slices.DeleteFunc(mounts, func(m string) bool { return slices.Contains(s.mountsBefore, m) }); len(added) > 0 {
@@ -106,7 +106,7 @@ func (s *scene) noMountLeft() error {
 	return err
 }
 
-// intact returns what of the host is not as it was before.
+// intact returns what has changed on the host.
 func (s *scene) intact() error {
 	found := []error{s.etcBefore.changed(s.etc), s.stage.checkImages(), s.checkVictim()}
 	if s.disk != nil {
@@ -120,7 +120,7 @@ func (s *scene) intact() error {
 	return errors.Join(found...)
 }
 
-// claimOf is what an allocation holds; empty if nothing.
+// claimOf returns the units that an allocation holds; empty if none.
 func (s *scene) claimOf(alloc string) (string, error) {
 	snapshot, err := allocator.NewTable(s.store()).Snapshot(s.stage.ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *scene) claimOf(alloc string) (string, error) {
 	return strings.Join(held, "; "), nil
 }
 
-// expand fills in what a job's author knows, or would find out.
+// expand fills in what a job author knows or can find out.
 func (s *scene) expand(in *intruder, text string) string {
 	pairs := []string{
 		"{etc}", s.etc, "{run}", s.stage.run, "{alloc}", in.alloc.dir, "{docker}", s.stage.dockerRoot, "{pause}", s.stage.pauseImage,
@@ -152,7 +152,7 @@ func (s *scene) expand(in *intruder, text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// close ends all that there is of the scene.
+// close ends the scene's tasks and plugin.
 func (s *scene) close() {
 	if s.victim != nil {
 		_ = within(func() error { return s.plugin.DestroyTask(s.victim.task.ID, true) })
@@ -211,14 +211,14 @@ func (s *scene) play(t *testing.T, a attack) error {
 	if claim != "" {
 		claimErr = fmt.Errorf("the attacker's claim is left: %s", claim)
 	}
-	if errors.Join(found...) == nil { // else it was said
+	if errors.Join(found...) == nil { // otherwise it was already reported
 		found = append(found, s.intact(), s.noMountLeft())
 	}
 	return errors.Join(append(found, err, claimErr)...)
 }
 
-// rebootPlugin has another process of the driver take over, as after an upgrade. The
-// victim is recovered; the attacker's tasks are not.
+// rebootPlugin starts another process of the driver, as after an upgrade. It recovers the
+// victim, and not the attacker's tasks.
 func (s *scene) rebootPlugin() error {
 	handle, err := s.victimHandle()
 	if err != nil {

@@ -98,13 +98,13 @@ func (s *scene) checkVictim() error {
 	return nil
 }
 
-// victimHandle is what Nomad kept of the victim: a second start returns the first one's.
+// victimHandle is the victim's handle in Nomad: a second start returns that of the first.
 func (s *scene) victimHandle() (*drivers.TaskHandle, error) {
 	handle, _, err := s.plugin.StartTask(s.victim.task)
 	return handle, err
 }
 
-// holdUnits has a third job's task hold units, as one that stops slowly does, until
+// holdUnits makes a third job's task hold units, as a task that stops slowly does, until
 // release is called.
 func (s *scene) holdUnits(b allocator.Booking) (release func() error, err error) {
 	task, err := s.startSleeper("slow", b)

@@ -27,8 +27,7 @@ func (c *cluster) agentLog(t *testing.T) string {
 // plugins, and about devices without statistics.
 var aboutDevices = regexp.MustCompile(`nomad-device-gpu-mem|device_mgr|not found in stats`)
 
-// deviceComplaints returns the warnings and errors in a log that are about
-// devices.
+// deviceComplaints returns the warnings and errors about devices in a log.
 func deviceComplaints(log string) []string {
 	var lines []string
 	for line := range strings.Lines(log) {

@@ -17,8 +17,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Under the name docker the driver takes the place of Nomad's own: what that one has
-// started goes on, and jobs stay as they are.
+// Under the name docker the driver replaces Nomad's own: tasks of Nomad's driver keep
+// running, and jobs stay as they are.
 func TestServedAsDocker(t *testing.T) {
 	t.Cleanup(func() { shared.serveAs(t, "gpu-docker") }) // after the jobs are gone
 	slice := shared.start(t, gpuJob("own-slice", 3, onGPU(smallGPU), onDocker))
@@ -29,14 +29,14 @@ func TestServedAsDocker(t *testing.T) {
 
 	shared.serveAs(t, "docker")
 	t.Run("Nomad loads it", testLoadedAsDocker)
-	t.Run("a task goes on", func(t *testing.T) { testGoesOn(t, slice, held[slice.ID]) })
-	t.Run("a group goes on", func(t *testing.T) { testGroupGoesOn(t, group, held[group.ID]) })
+	t.Run("a task keeps running", func(t *testing.T) { testGoesOn(t, slice, held[slice.ID]) })
+	t.Run("a group keeps running", func(t *testing.T) { testGroupGoesOn(t, group, held[group.ID]) })
 	t.Run("an unchanged job", testUnchangedJob)
 	t.Run("an unchanged Connect job", testConnectUnchanged)
 	t.Run("a task is handed back", testHandedBack)
 }
 
-// serveAs starts the agent anew with the driver under that name.
+// serveAs restarts the agent with the driver under that name.
 func (c *cluster) serveAs(t *testing.T, driver string) {
 	t.Helper()
 	setting := "GPU_MEM_DRIVER_NAME=" + driver
@@ -55,7 +55,7 @@ func (c *cluster) serveAs(t *testing.T, driver string) {
 	})
 }
 
-// node is Nomad's only node.
+// node returns Nomad's only node.
 func (c *cluster) node(t *testing.T) *api.Node {
 	t.Helper()
 	nodes, _, err := c.nomad.Nodes().List(nil)
@@ -66,7 +66,7 @@ func (c *cluster) node(t *testing.T) *api.Node {
 	return node
 }
 
-// onDocker leaves the job to the driver docker.
+// onDocker makes the driver docker run the job.
 func onDocker(job *api.Job) {
 	for _, group := range job.TaskGroups {
 		for _, task := range group.Tasks {
@@ -96,7 +96,7 @@ func testLoadedAsDocker(t *testing.T) {
 	must.MapContainsKey(t, node.Attributes, "driver.docker.nvidia_runtime", must.Sprint("Nomad's own driver has no such attribute"))
 }
 
-// The task's container and its log go on, and its slice is claimed.
+// The task's container and its log continue, and its slice is claimed.
 func testGoesOn(t *testing.T, alloc *api.Allocation, containers []string) {
 	held := shared.claimsOf(t, "own-slice", allocator.Running)[0]
 	must.Eq(t, containers, []string{held.Container})
@@ -111,8 +111,8 @@ func testGoesOn(t *testing.T, alloc *api.Allocation, containers []string) {
 	must.SliceEmpty(t, shared.containers(t, alloc.ID))
 }
 
-// A task that is restarted joins the network that the other driver made, and the end
-// of the group is that of its network.
+// A restarted task joins the network that the other driver made, and the network ends
+// with the group.
 func testGroupGoesOn(t *testing.T, alloc *api.Allocation, containers []string) {
 	must.Eq(t, containers, shared.containers(t, alloc.ID))
 	must.NoError(t, shared.nomad.Allocations().Restart(alloc, "own-group-proxy", nil))
@@ -160,7 +160,7 @@ func testConnectUnchanged(t *testing.T) {
 	shared.waitProxy(t, "unchanged-mesh")
 }
 
-// Nomad's own driver knows the handles of this one, should somebody turn back.
+// Nomad's own driver can read the handles of this one, so an operator can switch back.
 func testHandedBack(t *testing.T) {
 	alloc := shared.start(t, gpuJob("handed-back", 0, onDocker))
 	containers := shared.containers(t, alloc.ID)

@@ -20,7 +20,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// What people do with a running task works as with Nomad's own driver.
+// Operations on a running task work as with Nomad's own driver.
 func TestTaskAtWork(t *testing.T) {
 	artifacts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "brought by Nomad")
@@ -74,7 +74,7 @@ func testHostVolume(t *testing.T, _ *api.Allocation) {
 
 func testTemplateChanges(t *testing.T, alloc *api.Allocation) {
 	shared.setGreeting(t, "good evening")
-	shared.waitOutput(t, alloc, "told good evening\n")
+	shared.waitOutput(t, alloc, "changed: good evening\n")
 	scripted := filepath.Join(shared.run, "nomad/alloc", alloc.ID, "alloc/data/scripted")
 	eventually(t, startTime, "the script has run", func() error {
 		text, err := os.ReadFile(scripted)
@@ -125,7 +125,7 @@ func testTaskStatistics(t *testing.T, alloc *api.Allocation) {
 }
 
 func testEvents(t *testing.T, _ *api.Allocation) {
-	// What the events say differs between versions of Nomad; their types do not.
+	// The texts of events differ between versions of Nomad; their types do not.
 	for _, kind := range []string{api.TaskDownloadingArtifacts, api.TaskStarted, api.TaskSignaling, "Task hook message"} {
 		shared.waitEvent(t, "at-work", kind+": ")
 	}

@@ -18,7 +18,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// What becomes of the jobs in shapes_test.go, where it takes more than a line to say.
+// The expected results of the jobs in shapes_test.go that need more than a line.
 
 func testGPUSizes(t *testing.T, job string) {
 	shared.requireNotPlaced(t, job, "unitless")
@@ -46,7 +46,7 @@ func testFastNetwork(t *testing.T, job string) {
 	must.StrContains(t, shared.inside(t, container, "ls", "/dev/infiniband"), "rdma_cm\nuverbs0\n")
 }
 
-// The slice is the sidecar's, before the rest runs and as long as it does.
+// The sidecar holds the slice before the other tasks run, and as long as they do.
 func testSidecarModel(t *testing.T, job string) {
 	shared.waitGroups(t, job, map[string]string{"chat": "running"})
 	eventually(t, startTime, "all tasks have come so far", func() error {
@@ -62,7 +62,7 @@ func testSidecarModel(t *testing.T, job string) {
 	must.Eq(t, "model", held[0].Task)
 }
 
-// The monitor holds nothing and sees what others hold.
+// The monitor holds no units and sees the units of others.
 func testMonitor(t *testing.T, job string) {
 	alloc := shared.waitRunning(t, job)
 	held := shared.claimsOf(t, "named-model", allocator.Running)[0]
@@ -77,7 +77,7 @@ func testMonitor(t *testing.T, job string) {
 	}
 }
 
-// What an image asks for is not what it gets.
+// The driver overrides the GPUs that an image requests.
 func testDispatched(t *testing.T, job string) {
 	response, _, err := shared.nomad.Jobs().Dispatch(job, map[string]string{"command": "env", "run_id": "7"}, nil, "", nil)
 	must.NoError(t, err)
@@ -86,8 +86,8 @@ func testDispatched(t *testing.T, job string) {
 	must.StrContains(t, out, "RUN_ID=7\n")
 }
 
-// requirePinned verifies that the job's one task runs and sees the GPU of its claim
-// alone, and which one if that is given. It returns the task's environment.
+// requirePinned verifies that the job's only task runs and sees only the GPU of its claim,
+// which is gpu if that is given. It returns the task's environment.
 func (c *cluster) requirePinned(t *testing.T, job, gpu string) map[string]string {
 	t.Helper()
 	c.waitRunning(t, job)
@@ -102,7 +102,7 @@ func (c *cluster) requirePinned(t *testing.T, job, gpu string) map[string]string
 	return env
 }
 
-// requireNotPlaced waits until Nomad has said for which reason it places none of the
+// requireNotPlaced waits until Nomad reports the reason for which it places none of the
 // group's tasks.
 func (c *cluster) requireNotPlaced(t *testing.T, job, group string) {
 	t.Helper()
@@ -154,7 +154,7 @@ func (c *cluster) waitGroups(t *testing.T, job string, want map[string]string) {
 	})
 }
 
-// finished waits until the job's one task has ended well, and returns what it wrote.
+// finished waits until the job's only task has succeeded, and returns its output.
 func (c *cluster) finished(t *testing.T, job string) string {
 	t.Helper()
 	var alloc *api.Allocation

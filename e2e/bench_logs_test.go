@@ -32,7 +32,7 @@ while :; do
   n=$((n+1))
 done`, lineLength-1, 0, linesARound)
 
-// speaker is a task whose output is measured.
+// speaker is a task with measured output.
 type speaker struct {
 	driver string
 	dir    string // of its allocation, on the host
@@ -80,7 +80,7 @@ func (c *cluster) newSpeaker(t *testing.T, driver string) *speaker {
 	return &speaker{driver: driver, dir: filepath.Join(c.run, "nomad/alloc", alloc.ID, "alloc")}
 }
 
-// speak has the task write its lines once more and returns how long they took.
+// speak makes the task write its lines once more and returns how long that took.
 func (s *speaker) speak(t *testing.T) time.Duration {
 	t.Helper()
 	must.NoError(t, os.WriteFile(filepath.Join(s.dir, "data", fmt.Sprintf("go.%d", s.rounds)), nil, 0o600))
@@ -93,7 +93,7 @@ func (s *speaker) speak(t *testing.T) time.Duration {
 	return time.Since(begun)
 }
 
-// written is how much of the task's output is in Nomad's log file.
+// written returns the size of the task's output in Nomad's log file.
 func (s *speaker) written(t *testing.T) int64 {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.dir, "logs", "bench-logs-"+s.driver+".stdout.*"))

@@ -21,14 +21,14 @@ import (
 	"nomad-gpu-mem/driver/logpipe"
 )
 
-// restTime is how long the containers have been idle when memory is read.
+// restTime is the time for which containers are idle before memory is read.
 const restTime = 30 * time.Second
 
-// idle is a task that does nothing until it is asked to end.
+// idle is a task that does nothing until it gets a signal.
 const idle = `trap 'exit 0' TERM; sleep 2147483647 & wait`
 
-// memory is what processes occupy, in KiB: their own pages, and their parts of those
-// that they share with others (PSS).
+// memory is the memory of processes in KiB: their own pages, and their part of shared
+// pages (PSS).
 type memory struct{ agent, plugin, helpers int }
 
 func (m memory) all() int { return m.agent + m.plugin + m.helpers }
@@ -37,11 +37,11 @@ func (m memory) less(o memory) memory {
 	return memory{m.agent - o.agent, m.plugin - o.plugin, m.helpers - o.helpers}
 }
 
-// What agent, driver and the helpers for their tasks occupy more than without any task.
-// Nomad's log collectors are left out: either driver has one a task.
+// The memory that agent, driver and task helpers need in addition to their memory without a
+// task. Nomad's log collectors do not count: each driver has one for each task.
 func TestBench_memory(t *testing.T) {
 	containers := rounds(100, 10)
-	for _, driver := range []string{builtIn, ours} { // what is allocated once only is no task's
+	for _, driver := range []string{builtIn, ours} { // one-time allocations belong to no task
 		shared.start(t, gpuJob("bench-memory-first", 0, byDriver(driver), running(idle)))
 		shared.endAll(t, "bench-memory-first")
 	}
@@ -91,9 +91,9 @@ func (c *cluster) memory(t *testing.T) memory {
 	return m
 }
 
-// dockerLoggers returns the processes that Nomad's own driver keeps for the logs of
-// this cluster's tasks. Only the mark that all its processes inherit tells them from
-// those of another cluster.
+// dockerLoggers returns the log processes of Nomad's own driver for this cluster's tasks.
+// Only the mark that all processes of a cluster inherit distinguishes them from those of
+// another cluster.
 func (c *cluster) dockerLoggers(t *testing.T) []int {
 	t.Helper()
 	return slices.DeleteFunc(pidsNaming(t, "docker_logger"), func(pid int) bool {

@@ -18,9 +18,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The benchmarks measure the driver beside Nomad's built-in one, on the same agent
-// and in turns, since only the ratio says something on another machine. They fail if
-// a limit is exceeded; the short form has too few rounds to judge.
+// The benchmarks compare the driver with Nomad's built-in one, on the same agent and in
+// turns, since only the ratio is valid on another machine. They fail if a limit is
+// exceeded; the short form has too few rounds for that.
 
 // The two drivers that are compared.
 const (
@@ -38,7 +38,7 @@ func running(script string) option {
 	return with(func(task *api.Task) { task.SetConfig("args", []string{"-c", script}) })
 }
 
-// rounds is how often something is measured: full times, or just a few.
+// rounds is the number of measurements: full, or a few in the short form.
 func rounds(full, short int) int {
 	if testing.Short() {
 		return short
@@ -66,7 +66,7 @@ func (r *report) row(cells ...string) {
 	must.NoError(r.t, err)
 }
 
-// atMost returns the cells for a ratio and its limit, and judges.
+// atMost returns the cells for a ratio and its limit, and fails the test above the limit.
 func (r *report) atMost(ratio, limit float64) []string {
 	if ratio > limit && !testing.Short() {
 		load, _ := os.ReadFile("/proc/loadavg")

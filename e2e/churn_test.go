@@ -23,7 +23,7 @@ const (
 )
 
 // Twelve jobs start and stop in random order. At no moment does a container
-// run without units of its own, and at the end nothing is held.
+// run without its own units, and at the end no unit is held.
 func TestChurnLosesAndDoublesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -47,8 +47,8 @@ func TestChurnLosesAndDoublesNothing(t *testing.T) {
 	shared.requireEmpty(t)
 }
 
-// churn starts the job if it is stopped and stops it if it was started, so many
-// times, without waiting for more than Nomad's answer and a moment.
+// churn repeatedly starts the job if it is stopped and stops it if it runs, and waits
+// only for Nomad's answer and a moment.
 func (c *cluster) churn(t *testing.T, name string, operations int, random *rand.Rand) {
 	started := false
 	for range operations {
@@ -70,9 +70,8 @@ func (c *cluster) churn(t *testing.T, name string, operations int, random *rand.
 	}
 }
 
-// watchUnits looks at containers and claims until ctx ends, again and again.
-// The returned function waits for the end and says how often it looked and
-// what was wrong.
+// watchUnits checks containers and claims repeatedly until ctx ends. The returned
+// function waits for the end and returns the number of checks and the errors.
 func (c *cluster) watchUnits(ctx context.Context) (wait func() (int, error)) {
 	var checks int
 	var errs []error
@@ -92,9 +91,8 @@ func (c *cluster) watchUnits(ctx context.Context) (wait func() (int, error)) {
 	}
 }
 
-// checkUnits verifies that each of our containers that ran during the look has
-// a claim of its own. That no unit has two claims is verified as the table is
-// read.
+// checkUnits verifies that each of our containers that ran during the check has
+// its own claim. Reading the table verifies that no unit has two claims.
 func (c *cluster) checkUnits() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -29,7 +29,7 @@ import (
 	"nomad-gpu-mem/internal/nvml/fakenvml"
 )
 
-// cluster is one running development cluster.
+// cluster is a running development cluster.
 type cluster struct {
 	run   string            // its run directory
 	env   []string          // for its scripts
@@ -39,7 +39,7 @@ type cluster struct {
 	cri   *docker.Client
 }
 
-// startCluster brings a cluster up in a slot of its own, with these GPUs.
+// startCluster starts a cluster in its own slot, with these GPUs.
 func startCluster(gpus fakenvml.State, settings ...string) (*cluster, error) {
 	run, err := os.MkdirTemp("", "gpu-mem-e2e-")
 	if err != nil {
@@ -113,8 +113,8 @@ func (c *cluster) cli(t *testing.T, args ...string) string {
 	return output(t, c.command(args...))
 }
 
-// output runs the command, which must succeed, and returns its standard output. What it
-// says on the other one, such as a warning, is no part of a value.
+// output runs the command, which must succeed, and returns its standard output. Warnings
+// on standard error are not part of a value.
 func output(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -133,7 +133,7 @@ func (c *cluster) processes(t *testing.T, name string) []int {
 	})
 }
 
-// pidsNaming returns the processes whose command line names the directory.
+// pidsNaming returns the processes with the directory in their command line.
 func pidsNaming(t *testing.T, dir string) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*")
@@ -156,8 +156,8 @@ func commandLine(pid int) []string {
 	return strings.Split(string(text), "\x00")
 }
 
-// kill ends the cluster's processes of that name the hard way, and returns once
-// they are gone.
+// kill sends SIGKILL to the cluster's processes of that name, and returns once they
+// are gone.
 func (c *cluster) kill(t *testing.T, name string) {
 	t.Helper()
 	pids := c.processes(t, name)

@@ -30,13 +30,13 @@ const (
 	devicePlugin = "nomad-device-gpu-mem"
 	driverPlugin = "nomad-driver-gpu-docker"
 
-	// sayTime bounds how long an agent may take to say what is wrong.
+	// sayTime bounds how long an agent may take to report an error.
 	sayTime = 30 * time.Second
 )
 
-// Bad plugin configuration is answered in one sentence that names the key and
-// the value. What can never work keeps the agent from starting; what may come
-// right by itself does not.
+// An invalid plugin configuration leads to one error that names the key and the value. A
+// setting that can never work stops the agent at start-up; one that may work later
+// does not.
 func TestBadPluginConfig(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -78,7 +78,7 @@ func TestBadPluginConfig(t *testing.T) {
 	}
 }
 
-// Bad arguments are answered in one sentence too, which names the plugin block.
+// Invalid arguments also lead to one error, which names the plugin block.
 func TestBadPluginArgs(t *testing.T) {
 	a := startAgent(t, driverPlugin, "", "--driver-name=exec")
 	must.Error(t, a.waitExit(t))
@@ -87,7 +87,7 @@ func TestBadPluginArgs(t *testing.T) {
 	})
 }
 
-// agent is a Nomad agent of its own with one of our plugins.
+// agent is a separate Nomad agent with one of our plugins.
 type agent struct {
 	address string
 	out     *lockedBuffer
@@ -128,7 +128,7 @@ func startAgent(t *testing.T, plugin, config string, args ...string) *agent {
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		// An agent that refuses its configuration leaves the plugins it asked.
+		// An agent that refuses its configuration does not end the plugins that it queried.
 		for _, pid := range pidsNaming(t, dir) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -226,7 +226,7 @@ func (a *agent) waitReady(t *testing.T) {
 	})
 }
 
-// says reports whether one line of the output contains all the texts.
+// says reports whether a line of the output contains all texts.
 func (a *agent) says(texts []string) error {
 	for line := range strings.Lines(a.out.String()) {
 		all := true
@@ -240,7 +240,7 @@ func (a *agent) says(texts []string) error {
 	return fmt.Errorf("no such line:\n%s", a.out)
 }
 
-// lockedBuffer is a buffer that is written and read at once.
+// lockedBuffer is a buffer for concurrent writers and readers.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -15,8 +15,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A Connect job of this driver names it for the proxy too, with the configuration that
-// Nomad has for docker only. One driver alone can make the group's network.
+// A Connect job of this driver also names it for the proxy, with the configuration that
+// Nomad sets only for docker. Only one driver can make the group's network.
 func TestConnectSidecar(t *testing.T) {
 	alloc := shared.start(t, connectJob("mesh", &api.SidecarTask{Driver: "gpu-docker", Config: map[string]any{
 		"image": "${meta.connect.sidecar_image}",
@@ -33,7 +33,7 @@ func TestConnectSidecar(t *testing.T) {
 	shared.waitProxy(t, "mesh")
 }
 
-// Without that, Nomad refuses the group before a task of it is started.
+// Otherwise Nomad refuses the group before it starts a task.
 func TestConnectSidecarOfAnotherDriver(t *testing.T) {
 	shared.submit(t, connectJob("mesh-mixed", nil))
 	eventually(t, startTime, "the group is refused", func() error {
@@ -51,7 +51,7 @@ func TestConnectSidecarOfAnotherDriver(t *testing.T) {
 	must.SliceEmpty(t, shared.containers(t, alloc.ID))
 }
 
-// connectJob is a service in Consul's mesh. sidecar is what the job says of its proxy.
+// connectJob is a service in Consul's mesh. sidecar is the job's block for the proxy.
 func connectJob(name string, sidecar *api.SidecarTask, options ...option) *api.Job {
 	return gpuJob(name, 0, append(options, func(job *api.Job) {
 		group := job.TaskGroups[0]

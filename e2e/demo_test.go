@@ -15,9 +15,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The README's first command: two tasks on one GPU, seen by `status`. When it is taken
-// down, the host is as it was, whatever it was like: it is a machine of its own here,
-// with IPv4 forwarding off and on.
+// The README's first command: two tasks on one GPU, in the output of `status`. Afterwards
+// the host is as before. The host here is a set of namespaces, with IPv4 forwarding off
+// and on.
 func TestDemo(t *testing.T) {
 	for store, forwarding := range map[string]string{"file": "0", "consul": "1"} {
 		t.Run(store, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Input, both outputs and the exit code come through.
+// Input, both outputs and the exit code are passed on.
 func testExec(t *testing.T, alloc *api.Allocation) {
 	var stdout, stderr bytes.Buffer
 	code, err := shared.exec(t, alloc, false, strings.NewReader("in\n"), &stdout, &stderr, nil,
@@ -31,7 +31,7 @@ func testExec(t *testing.T, alloc *api.Allocation) {
 	must.Eq(t, "err\n", stderr.String())
 }
 
-// A terminal is one inside too, and takes the size of the one outside, also when that
+// A terminal outside is a terminal inside, with the same size, also when the size
 // changes.
 func testExecTerminal(t *testing.T, alloc *api.Allocation) {
 	const wait = `until [ "$(stty size)" = "%s" ]; do usleep 50000; done; echo now %[1]s; `
@@ -48,7 +48,7 @@ func testExecTerminal(t *testing.T, alloc *api.Allocation) {
 	must.StrContains(t, stdout.String(), "/dev/pts/")
 }
 
-// What people type, on a terminal of their own.
+// Commands typed on a terminal.
 func testExecCommandLine(t *testing.T, alloc *api.Allocation) {
 	typed := fmt.Sprintf(`stty rows 33 cols 91; %s alloc exec -i -t -task web %s sh -c 'usleep 500000; tty; stty size; exit 5'`,
 		os.Getenv("NOMAD"), alloc.ID)
@@ -73,7 +73,7 @@ func (c *cluster) exec(t *testing.T, alloc *api.Allocation, tty bool, stdin io.R
 	return c.nomad.Allocations().Exec(ctx, alloc, "web", tty, command, stdin, stdout, stderr, sizes, nil)
 }
 
-// watched is a buffer that tells once when a text has been written.
+// watched is a buffer that reports once when a text has been written.
 type watched struct {
 	lockedBuffer
 	text  string

@@ -40,7 +40,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 }
 
 // Without NVIDIA's runtime a task with a slice cannot start: the event names
-// the runtime and what to do. Tasks without a slice are not concerned.
+// the runtime and what to do. Tasks without a slice are not affected.
 func TestMissingRuntime(t *testing.T) {
 	c, err := startCluster(twoGPUs(), "GPU_MEM_NVIDIA_RUNTIME=nvidia-absent")
 	if c != nil {
@@ -55,7 +55,7 @@ func TestMissingRuntime(t *testing.T) {
 }
 
 // requireFailed waits until the job failed with such an event, and verifies
-// that nothing of it is left.
+// that it left nothing.
 func (c *cluster) requireFailed(t *testing.T, job, says string) {
 	t.Helper()
 	c.waitEvent(t, job, says)

@@ -21,7 +21,7 @@ func TestNodeShowsAGroupPerGPU(t *testing.T) {
 	big, small := groups[bigGPU], groups[smallGPU]
 	must.NotNil(t, big)
 	must.NotNil(t, small)
-	// A driver keeps 600 and 300 MiB back: 23.4 and 10.7 GiB can be sold.
+	// The NVIDIA driver reserves 600 and 300 MiB: 23.4 and 10.7 GiB can be sold.
 	must.Len(t, 23, big.Instances)
 	must.Len(t, 10, small.Instances)
 	for i, instance := range big.Instances {

@@ -17,8 +17,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// A GPU is lost under load. What runs on its neighbour goes on; what runs on it
-// keeps its claim; a job that only it can hold waits, and starts when the GPU is
+// A GPU is lost under load. Tasks on the other GPU keep running; tasks on the lost one
+// keep their claims; a job that fits only there waits, and starts when the GPU is
 // back.
 func TestGPUIsLostUnderLoadAndReturns(t *testing.T) {
 	onLost := shared.start(t, gpuJob("lost-holder", 4, onGPU(bigGPU)))
@@ -51,7 +51,7 @@ func TestGPUIsLostUnderLoadAndReturns(t *testing.T) {
 	must.Eq(t, sequence(len(ticks)), ticks)
 }
 
-// A cordoned GPU takes no new task, and what runs on it goes on.
+// A cordoned GPU takes no new task, and its tasks keep running.
 func TestCordonedGPUTakesNoTask(t *testing.T) {
 	running := shared.start(t, gpuJob("cordon-holder", 2, onGPU(smallGPU)))
 	shared.cli(t, "cordon", smallGPU, "--reason", "fan is loud")
@@ -67,27 +67,27 @@ func TestCordonedGPUTakesNoTask(t *testing.T) {
 	shared.waitRunning(t, "cordon-waiter")
 }
 
-// Memory that a program outside Nomad uses is not sold, and is sold again when
-// it is free. Nothing is said to Nomad in between.
+// Memory that a program outside Nomad uses is not sold, and is sold again when it is
+// free. In between, the plugin sends nothing to Nomad.
 func TestMemoryInUseOutsideNomadIsNotSold(t *testing.T) {
 	pid := outsider(t)
 	used := twoGPUs()
 	used.GPUs[1].Processes = map[int]int{pid: 3000}
 	shared.setGPUs(t, used)
 	t.Cleanup(func() { shared.setGPUs(t, twoGPUs()) })
-	shared.waitHealthy(t, smallGPU, 7) // 724 MiB are no unit's: the rest takes three
+	shared.waitHealthy(t, smallGPU, 7) // 724 MiB are in no unit: the rest takes three
 	must.StrContains(t, shared.cli(t, "status", "--gpu", smallGPU), "in use by processes that hold no slice")
 
 	before := shared.nodeIndex(t)
-	time.Sleep(15 * time.Second) // longer than Nomad takes to tell its servers of a change
+	time.Sleep(15 * time.Second) // longer than Nomad's client takes to report a change to its servers
 	must.Eq(t, before, shared.nodeIndex(t))
 
 	shared.setGPUs(t, twoGPUs())
 	shared.waitHealthy(t, smallGPU, 10)
 }
 
-// A task's units show how much of its slice it uses, the node's show them all,
-// and Nomad misses none: it would warn of each, each time that it is asked.
+// A task's units show how much of its slice it uses, the node's statistics have all units,
+// and none is missing: Nomad would log a warning for each at every query.
 func TestStatisticsOfATask(t *testing.T) {
 	logged := len(shared.agentLog(t))
 	alloc := shared.start(t, gpuJob("stats-task", 4, onGPU(smallGPU)))

@@ -20,8 +20,8 @@ import (
 	"nomad-gpu-mem/allocator/consul"
 )
 
-// A person takes a slice beside a task. While they have it Nomad is not offered
-// it; then it is back.
+// An operator takes a slice beside a task. While they hold it, it is not offered to
+// Nomad; then it is offered again.
 func TestClaimOutsideNomad(t *testing.T) {
 	task := shared.start(t, gpuJob("claim-neighbour", 6, onGPU(bigGPU)))
 	out := shared.cli(t, "claim", "--gpu", bigGPU, "--memory", "8GiB", "--",
@@ -34,14 +34,14 @@ func TestClaimOutsideNomad(t *testing.T) {
 	must.Len(t, 1, shared.claims(t))
 }
 
-// A claim whose task has ended is found and given back; that of a task that runs
-// is neither.
+// `doctor` finds and releases the claim of an ended task, and not that of a running
+// one.
 func TestDoctorMendsALeak(t *testing.T) {
 	runs := shared.start(t, gpuJob("doctor-runs", 2))
 	ended := shared.start(t, gpuJob("doctor-ended", 2))
 	_, _, err := shared.nomad.Jobs().Deregister("doctor-ended", false, nil)
 	must.NoError(t, err)
-	eventually(t, startTime, "the claim is given back", func() error {
+	eventually(t, startTime, "the claim is released", func() error {
 		if claims := shared.claims(t); len(claims) != 1 {
 			return fmt.Errorf("%d claims", len(claims))
 		}

@@ -30,8 +30,8 @@ func (c *cluster) inside(t *testing.T, container string, command ...string) stri
 	return string(result.Stdout)
 }
 
-// gpusInside returns the device nodes of GPUs that the container sees: what
-// NVIDIA's runtime injected, whatever the environment says.
+// gpusInside returns the device nodes of GPUs in the container, which NVIDIA's
+// runtime injected, whatever the environment says.
 func (c *cluster) gpusInside(t *testing.T, container string) []string {
 	t.Helper()
 	return strings.Fields(c.inside(t, container, "sh", "-c", "ls /dev | grep -E '^nvidia[0-9]+$' || true"))
@@ -75,7 +75,7 @@ func (c *cluster) containers(t *testing.T, alloc string) []string {
 	return ids
 }
 
-// networkOf is the network namespace of a process.
+// networkOf returns the network namespace of a process.
 func networkOf(t *testing.T, pid int) string {
 	t.Helper()
 	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))

@@ -27,13 +27,13 @@ const (
 	startTime = 90 * time.Second
 )
 
-// ticker prints a number five times a second and ends at once when asked to.
+// ticker prints a number five times a second and ends at once on a signal.
 const ticker = `trap 'exit 0' TERM; i=0; while :; do echo tick $i; i=$((i+1)); usleep 200000; done`
 
 // option changes a job under construction.
 type option func(*api.Job)
 
-// gpuJob is a service of one task that holds so many units of one GPU.
+// gpuJob is a service of one task that holds units of one GPU.
 func gpuJob(name string, units uint64, options ...option) *api.Job {
 	task := api.NewTask(name, "gpu-docker").
 		SetConfig("image", image).
@@ -59,7 +59,7 @@ func with(change func(*api.Task)) option {
 	return func(job *api.Job) { change(job.TaskGroups[0].Tasks[0]) }
 }
 
-// onGPU lets Nomad choose that GPU only.
+// onGPU allows Nomad only that GPU.
 func onGPU(uuid string) option {
 	return with(func(task *api.Task) {
 		for _, ask := range task.Resources.Devices {
@@ -70,8 +70,7 @@ func onGPU(uuid string) option {
 
 func ptr[T any](v T) *T { return &v }
 
-// submit registers the job and removes it, and all it holds, when the test
-// ends.
+// submit registers the job, and removes it and its claims when the test ends.
 func (c *cluster) submit(t *testing.T, job *api.Job) {
 	t.Helper()
 	_, _, err := c.nomad.Jobs().Register(job, nil)
@@ -170,8 +169,8 @@ func eventTexts(state *api.TaskState) string {
 	return strings.Join(texts, "\n")
 }
 
-// stdout returns all that the task wrote so far, from Nomad's log files. They
-// can be read while the agent is away.
+// stdout returns the task's output so far, from Nomad's log files, which can be
+// read while the agent is stopped.
 func (c *cluster) stdout(t *testing.T, alloc *api.Allocation, task string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.run, "nomad/alloc", alloc.ID, "alloc/logs", task+".stdout.*"))
@@ -185,7 +184,7 @@ func (c *cluster) stdout(t *testing.T, alloc *api.Allocation, task string) strin
 	return string(text)
 }
 
-// statusOf is the HTTP status of an error of Nomad's, 0 for any other.
+// statusOf returns the HTTP status of an error of Nomad, 0 for any other error.
 func statusOf(err error) int {
 	answer, ok := errors.AsType[api.UnexpectedResponseError](err)
 	if !ok {

@@ -15,13 +15,13 @@ import (
 	"nomad-gpu-mem/internal/nvml/fakenvml"
 )
 
-// setGPUs makes the cluster's machine be like this from now on.
+// setGPUs changes the GPUs of the cluster's machine.
 func (c *cluster) setGPUs(t *testing.T, gpus fakenvml.State) {
 	t.Helper()
 	must.NoError(t, gpus.Write(c.vars["FAKE_NVML_STATE"]))
 }
 
-// waitHealthy waits until Nomad may sell exactly so many units of a GPU.
+// waitHealthy waits until Nomad may sell exactly this number of units of a GPU.
 func (c *cluster) waitHealthy(t *testing.T, gpu string, units int) {
 	t.Helper()
 	eventually(t, startTime, fmt.Sprintf("%d units of %s are healthy", units, gpu), func() error {
@@ -38,7 +38,7 @@ func (c *cluster) waitHealthy(t *testing.T, gpu string, units int) {
 	})
 }
 
-// waitBlocked waits until Nomad has put the job off.
+// waitBlocked waits until Nomad has a blocked evaluation of the job.
 func (c *cluster) waitBlocked(t *testing.T, job string) {
 	t.Helper()
 	eventually(t, startTime, "job "+job+" is blocked", func() error {
@@ -55,7 +55,7 @@ func (c *cluster) waitBlocked(t *testing.T, job string) {
 	})
 }
 
-// nodeIndex is when Nomad's only node last changed.
+// nodeIndex returns the index of the last change of Nomad's only node.
 func (c *cluster) nodeIndex(t *testing.T) uint64 {
 	t.Helper()
 	nodes, _, err := c.nomad.Nodes().List(nil)
@@ -64,7 +64,7 @@ func (c *cluster) nodeIndex(t *testing.T) uint64 {
 	return nodes[0].ModifyIndex
 }
 
-// outsider starts a process that Nomad knows nothing of and returns its PID.
+// outsider starts a process outside Nomad and returns its PID.
 func outsider(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")

@@ -42,7 +42,7 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// twoGPUs is a node with two GPUs. Their drivers keep 600 and 300 MiB back.
+// twoGPUs is a node with two GPUs. The NVIDIA driver reserves 600 and 300 MiB.
 func twoGPUs() fakenvml.State {
 	big := fakenvml.NewGPU(0x10, "NVIDIA A10", 24*1024)
 	big.UUID, big.ReservedMiB = bigGPU, 600

@@ -23,7 +23,7 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// scaledJob has a service, for which Nomad adds a constraint of its own.
+// scaledJob has a service, for which Nomad adds its own constraint.
 const scaledJob = `
 variable "text" { type = string }
 job "scaled" {
@@ -90,14 +90,14 @@ func testScaled(t *testing.T, c *cluster) {
 	must.StrContains(t, log.String(), "default/scaled: has new pins")
 	must.Eq(t, scaledJob, source().Source)
 
-	// Submitted again with another text, all instances stay if asked to.
+	// Submitted again with another text, all instances stay with --preserve-counts.
 	c.cli(t, "run", "--preserve-counts", "--var=text=c", file)
 	job, _, err := c.nomad.Jobs().Info("scaled", nil)
 	must.NoError(t, err)
 	must.Eq(t, count, *job.TaskGroups[0].Count)
 }
 
-// Of a job with blocks that are newer than the agent, run keeps what the agent keeps.
+// If a job has blocks that are newer than the agent, run keeps what the agent keeps.
 func testNewerBlocks(t *testing.T, c *cluster) {
 	job := gpuJob("newer", 2, func(job *api.Job) {
 		once, lost := true, time.Hour

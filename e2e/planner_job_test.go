@@ -21,10 +21,9 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// The planner works as a Nomad job, as in the example. replan gives a job a list of nodes of
-// its own length; Nomad 1.6 lets no workload identity do so, so it has Nomad's address. The
-// webhook has the socket of the task API and a workload identity, and takes the token that
-// Nomad has for it.
+// The planner works as a Nomad job, as in the example. replan has Nomad's address, since with
+// a workload identity Nomad 1.6 does not let it change a job. The webhook uses the socket of
+// the task API with a workload identity, and requires the token from the Nomad variable.
 func testPlannerJob(t *testing.T, c *cluster) {
 	text, err := os.ReadFile("../example/planner-service/planner-service.nomad.hcl")
 	must.NoError(t, err)
@@ -88,7 +87,7 @@ func testPlannerJob(t *testing.T, c *cluster) {
 	}
 }
 
-// logsOf is all that a task of that name has written on a node of this cluster.
+// logsOf returns the output of a task of that name on a node of this cluster.
 func (c *cluster) logsOf(t *testing.T, task string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.run, "nomad*/alloc/*/alloc/logs", task+".std*.0"))
@@ -102,7 +101,7 @@ func (c *cluster) logsOf(t *testing.T, task string) string {
 	return all.String()
 }
 
-// writeJob writes a job as Nomad's API has it.
+// writeJob writes a job in the form of Nomad's API.
 func (c *cluster) writeJob(t *testing.T, path string, job *api.Job) {
 	t.Helper()
 	body, err := json.Marshal(job)
@@ -110,7 +109,7 @@ func (c *cluster) writeJob(t *testing.T, path string, job *api.Job) {
 	must.NoError(t, os.WriteFile(path, body, 0o600))
 }
 
-// mutate sends a job to a webhook, and reads what it makes of it.
+// mutate sends a job to a webhook, and returns the changed job.
 func (c *cluster) mutate(t *testing.T, url, token string, job, planned *api.Job) (status int) {
 	t.Helper()
 	body, err := json.Marshal(job)

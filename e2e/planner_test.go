@@ -31,7 +31,7 @@ import (
 
 const plannerNodes = 3
 
-// plannedJob has a group of several instances whose memory a profile knows, and
+// plannedJob has a group of several instances with memory from a profile, and
 // a task with two asks.
 const plannedJob = `
 variable "replicas" { type = number }
@@ -76,7 +76,7 @@ job "planned" {
   }
 }`
 
-// sixGPUs are two for each of three nodes, of different size.
+// sixGPUs are two GPUs of different sizes for each of three nodes.
 func sixGPUs() fakenvml.State {
 	var s fakenvml.State
 	for number := range 2 * plannerNodes {
@@ -85,8 +85,8 @@ func sixGPUs() fakenvml.State {
 	return s
 }
 
-// On several nodes, run puts tasks where plan said. Run again, and planned again
-// with fewer nodes, they go on in the containers they have.
+// On several nodes, run puts tasks where plan said. If the job is run again, or planned
+// again with fewer nodes, its tasks keep running in their containers.
 func TestPlanner(t *testing.T) {
 	c, err := startCluster(sixGPUs(), fmt.Sprintf("GPU_MEM_NODES=%d", plannerNodes))
 	if c != nil {
@@ -108,7 +108,7 @@ func TestPlanner(t *testing.T) {
 	t.Run("as a Nomad job", func(t *testing.T) { testPlannerJob(t, c) })
 }
 
-// waitForGPUs waits until Nomad knows so many.
+// waitForGPUs waits until Nomad knows this number of GPUs.
 func (c *cluster) waitForGPUs(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, startTime, "Nomad knows all GPUs", func() error {
@@ -163,7 +163,7 @@ func testAsPlanned(t *testing.T, c *cluster) {
 	must.Eq(t, want, got)
 }
 
-// runPlanned submits a job by `run`, which must say that Nomad did as planned.
+// runPlanned submits a job by `run`, which must report that Nomad followed the plan.
 func (c *cluster) runPlanned(t *testing.T, args ...string) live.Report {
 	t.Helper()
 	var report live.Report
@@ -172,7 +172,7 @@ func (c *cluster) runPlanned(t *testing.T, args ...string) live.Report {
 	return report
 }
 
-// waitHeld returns the claims of a job once so many are running.
+// waitHeld returns the claims of a job once this number of them is running.
 func (c *cluster) waitHeld(t *testing.T, job string, count int) []heldSlice {
 	t.Helper()
 	var mine []heldSlice
@@ -210,7 +210,7 @@ func testRunAgain(t *testing.T, c *cluster) {
 	must.SliceContainsAll(t, containersOf(c.waitHeld(t, "planned", 6)), append(slices.Clone(before), containersOf(c.newest(t))...))
 }
 
-// newest returns the claims of the allocation that was started last.
+// newest returns the claims of the newest allocation.
 func (c *cluster) newest(t *testing.T) []heldSlice {
 	t.Helper()
 	alloc, err := c.latest("planned")
@@ -258,7 +258,7 @@ func testWholeGPU(t *testing.T, c *cluster) {
 	}
 }
 
-// What fits nowhere is said before and after, with its own exit code.
+// plan and run report an instance that fits nowhere, with its own exit code.
 func testNowhere(t *testing.T, c *cluster) {
 	file := c.plannedFile(t)
 	code, out := c.exit(t, "plan", "--var=replicas=99", file)
@@ -270,7 +270,7 @@ func testNowhere(t *testing.T, c *cluster) {
 	must.StrContains(t, out, "replicas")
 }
 
-// exit runs the operator's command line and returns its exit code and all that it said.
+// exit runs the operator's command line and returns its exit code and all output.
 func (c *cluster) exit(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	out, err := c.command(args...).CombinedOutput()
@@ -290,7 +290,7 @@ func (c *cluster) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A job that goes through the webhook lands where the webhook sent it.
+// Nomad places a job from the webhook where the webhook planned it.
 func testWebhook(t *testing.T, c *cluster) {
 	address := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
 	service := c.command("webhook", "--listen", address)

@@ -21,7 +21,7 @@ import (
 
 // A group that fitted nowhere waits for a whole GPU of one size. When one of
 // another size becomes free Nomad cannot use it, until the job is planned again.
-// The other group runs on in its container.
+// The other group keeps its container.
 func testReplanBlocked(t *testing.T, c *cluster) {
 	gpus := c.snapshot(t).GPUs
 	must.Len(t, 2*plannerNodes, gpus)
@@ -66,8 +66,8 @@ func testReplanBlocked(t *testing.T, c *cluster) {
 	}
 }
 
-// freeOther empties a GPU that has another number of units and is not the one to
-// leave alone.
+// freeOther frees a GPU that has another number of units and is not the GPU to
+// keep.
 func (c *cluster) freeOther(t *testing.T, gpus []allocator.GPU, units int, alone allocator.GPUID) allocator.GPUID {
 	t.Helper()
 	for i, gpu := range gpus {

@@ -21,12 +21,12 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// shapes are jobs of the forms that people have, for the driver docker: one file each in
-// testdata/jobs. What must become of one is decided when all are submitted.
+// shapes are jobs with the forms of real jobs, for the driver docker: one file each in
+// testdata/jobs. The expected result of each is checked once all are submitted.
 var shapes = []struct {
 	name string
-	vars string // values of its variables, in HCL; $WORD is filled in
-	// One of the two: whether Nomad refuses the job, or what becomes of it.
+	vars string // values of its variables, in HCL; $WORD is replaced
+	// One of the two: whether Nomad refuses the job, or the expected result.
 	refused bool
 	become  func(t *testing.T, job string)
 }{
@@ -89,8 +89,8 @@ var shapes = []struct {
 	}},
 }
 
-// Jobs as people have them run with another driver name and no other change, and those
-// that Nomad rejects are rejected all the same.
+// Real jobs run with another driver name and no other change, and jobs that Nomad rejects
+// are also rejected.
 func TestJobShapes(t *testing.T) {
 	var jobs []string
 	t.Cleanup(func() { shared.removeAll(t, jobs) })
@@ -112,7 +112,7 @@ func TestJobShapes(t *testing.T) {
 	}
 }
 
-// parseShape reads a job for the driver docker, and has it run by that driver.
+// parseShape reads a job for the driver docker, and changes its driver to that one.
 func (c *cluster) parseShape(t *testing.T, name, driver, vars string) *api.Job {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata/jobs", name+".nomad.hcl"))
@@ -144,8 +144,8 @@ func (c *cluster) expand(t *testing.T, vars string) string {
 	return os.Expand(vars, func(name string) string { return known[name] })
 }
 
-// ownRights are how many bytes a process can lock, and whether it can be privileged: a
-// machine that is a container itself may not have all rights to give.
+// ownRights returns how many bytes a process can lock, and whether it can be privileged: a
+// machine that is itself a container may lack rights.
 func ownRights(t *testing.T) (memlock, privileged string) {
 	t.Helper()
 	var lockable unix.Rlimit

@@ -16,8 +16,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Two jobs run on one GPU at the same time. Each sees that GPU alone, holds a
-// slice of its own, and people see both.
+// Two jobs run on one GPU at the same time. Each sees only that GPU and holds its own
+// slice, and status shows both.
 func TestTwoJobsShareOneGPU(t *testing.T) {
 	shared.start(t, gpuJob("share-four", 4, onGPU(bigGPU)))
 	shared.start(t, gpuJob("share-six", 6, onGPU(bigGPU)))
@@ -86,7 +86,7 @@ func askingToo(units uint64, gpu string) option {
 	})
 }
 
-// Nothing that a job's author writes widens what the container sees.
+// No setting of a job author gives the container more GPUs.
 func TestJobCannotWidenItsPin(t *testing.T) {
 	widen := map[string]string{
 		"NVIDIA_VISIBLE_DEVICES": "all",
@@ -133,7 +133,7 @@ func TestJobCannotWidenItsPin(t *testing.T) {
 	}
 }
 
-// Nomad's own docker driver is pinned to the GPU too, by environment alone.
+// Containers of Nomad's own docker driver also see only their GPU, by the environment alone.
 func TestBuiltInDockerDriver(t *testing.T) {
 	builtIn := func(job *api.Job) { job.TaskGroups[0].Tasks[0].Driver = "docker" }
 	alloc := shared.start(t, gpuJob("built-in", 4, onGPU(smallGPU), builtIn))

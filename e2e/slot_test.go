@@ -16,16 +16,16 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// The slots that clusters of tests use: 0 is that of `make demo`, and those that follow
-// are for engines without a cluster.
+// The slots for clusters of tests: 0 is that of `make demo`, and the slots after these are
+// for engines without a cluster.
 const (
 	firstSlot = 1
 	lastSlot  = 59
 )
 
-// claimSlot returns the number of a cluster that no other one on this machine has, and
-// whose ports are free. It claims the slot for the cluster in the run directory by making
-// the bridge of the cluster's engine, which the cluster's end removes.
+// claimSlot returns a cluster number that no other cluster of this machine has and that has
+// free ports. It claims the slot for the cluster in the run directory by making the bridge
+// of the cluster's engine, which `down` removes.
 func claimSlot(run string) (int, error) {
 	var refusal string
 	for slot := firstSlot; slot <= lastSlot; slot++ {

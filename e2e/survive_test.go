@@ -17,9 +17,9 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Tasks outlive every part of the system: the same container goes on under the
-// same claim, its log has no gap and no line twice, and a later stop gives the
-// units back.
+// Tasks outlive every part of the system: the same container keeps running under the
+// same claim, its log has no gap and no line twice, and a later stop releases the
+// units.
 func TestTasksSurviveTheDeathOf(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -74,13 +74,12 @@ func (c *cluster) nomadScript(t *testing.T, verb string) {
 	must.NoError(t, err)
 }
 
-// waitTicks waits until the task logged so many numbers more than it had when
-// called, and returns all of them.
+// waitTicks waits until the task has logged more numbers, and returns all of them.
 func (c *cluster) waitTicks(t *testing.T, alloc *api.Allocation, task string, more int) []int {
 	t.Helper()
 	want := -1
 	var ticks []int
-	eventually(t, startTime, "the log goes on", func() error {
+	eventually(t, startTime, "the log continues", func() error {
 		var err error
 		if ticks, err = parseTicks(c.stdout(t, alloc, task)); err != nil {
 			return err

@@ -2,20 +2,19 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Runs one command apart from the rest of this machine, in network, mount and
-# process namespaces of its own: ports that are taken on the host, its bridges
-# and its firewall do not matter, the kernel's network settings start as on a
-# machine that has just been installed, and nothing that the command leaves
-# there outlives it, also if it is interrupted: no process, mount, interface,
-# firewall rule or setting. There is no network inside but loopback.
+# Runs one command in its own network, mount and process namespaces. Used ports,
+# bridges and the firewall of the host have no effect, and the kernel's network
+# settings start as on a newly installed machine. When the command ends or is
+# interrupted, all of its processes, mounts, interfaces, firewall rules and
+# settings end too. The only network inside is loopback.
 # Usage: alone.sh COMMAND...
 #
 # GPU_MEM_FORWARD=1 starts with IPv4 forwarding on, as after another engine.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# cover DIRECTORY...: what is written there from now on stays inside. Network
-# namespaces and locks are in /run, the addresses that CNI gave out in /var/lib.
+# cover DIRECTORY...: later writes there stay inside. Network namespaces and
+# locks are in /run, the addresses that CNI assigned in /var/lib.
 cover() {
   local directory layers
   layers=$(mktemp -d)
@@ -29,23 +28,23 @@ cover() {
   rmdir "$layers"
 }
 
-# The copies here of mounts of others' network namespaces would keep those alive.
+# The copied mounts of other network namespaces would keep those alive.
 drop_networks() { awk '$3 == "nsfs" { print $2 }' /proc/self/mounts | xargs -r umount --lazy || true; }
 
-# This is process 1 inside: all others end with it, and it collects those whose
-# parents have ended. A signal to the group reaches the command by itself.
+# This is process 1 inside: all others end with it, and it reaps orphans. A
+# signal to the group reaches the command directly.
 inside() {
   trap : INT TERM
   drop_networks
   cover /run /var/lib
-  rm -rf /run/gpu-mem-dev /run/netns /var/lib/cni # what they say is about another network
+  rm -rf /run/gpu-mem-dev /run/netns /var/lib/cni # they describe another network
   ip link set lo up
   say "${GPU_MEM_FORWARD:-0}" >/proc/sys/net/ipv4/ip_forward
   "$@"
 }
 
-# With job control the command gets a process group of its own, to which signals
-# are passed on.
+# With job control the command gets its own process group; signals are passed on
+# to it.
 outside() {
   local group status=0
   need_root

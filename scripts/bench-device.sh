@@ -2,8 +2,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Measures what the device plugin costs and prints a table: the figure, and what
-# it is at most on an idle machine, which is not judged. The plugin rests for
+# Measures the cost of the device plugin and prints a table: each figure and its
+# maximum on an idle machine, which is not checked. The plugin rests for
 # GPU_MEM_IDLE (60s by default; 10m shows slow growth too).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -2,16 +2,16 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Measures placement on the public openb trace and prints a table: what is
-# reached, mean and standard deviation over the seeds, beside what should be.
+# Measures placement on the public openb trace and prints a table: mean
+# and standard deviation over the seeds, beside the expected value.
 #
-#   GPU_MEM_TRACE  directory of the trace (needed)
-#   GPU_MEM_BENCH  directory for results; bin/bench-placement by itself
-#   GPU_MEM_SHORT  if set: two seeds instead of ten, one for Nomad's scheduler,
-#                  and that only steered; some minutes
+#   GPU_MEM_TRACE  directory of the trace (required)
+#   GPU_MEM_BENCH  directory for results; default bin/bench-placement
+#   GPU_MEM_SHORT  if set: two seeds instead of ten, and one for Nomad's scheduler,
+#                  only steered; takes some minutes
 #
-# In full it runs for an hour or more, most of it in Nomad's scheduler: as it is,
-# that looks at every node for each task that fits nowhere, so it has one seed.
+# The full run takes an hour or more, most of it in Nomad's scheduler. Unsteered,
+# that examines every node for each task that fits nowhere, so it has one seed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$GPU_MEM_ROOT"
@@ -23,11 +23,11 @@ if [[ -n ${GPU_MEM_SHORT:-} ]]; then seeds=42-43 samples=42-44 steered_seeds=42 
 compared=least-waste,most-use,best-fit,pack,fgd
 mkdir -p "$results"
 
-# play NAME FLAG...: every run's figures in NAME.csv.
+# play NAME FLAG...: writes every run's figures to NAME.csv.
 play() { bin/nomad-gpu-mem simulate --csv "$results/$1.csv" "${@:2}" >"$results/$1.txt"; }
 
-# policies NAME FLAG...: ours and the best published one, each twice: knowing the
-# demand, and learning it.
+# policies NAME FLAG...: our policy and the best published one, each with a given
+# and with a learned demand.
 policies() { play "$1" --policy least-waste,fgd --demand both --seeds "$seeds" "${@:2}"; }
 
 # row TEST NAME FIGURE AT_LEAST STRETCH: the figure of each scheduler.

@@ -10,7 +10,7 @@ cd "$GPU_MEM_ROOT"
 export CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations
 
 # go-nvml leaves NVML's symbols undefined until the library is loaded. A binary
-# that binds all symbols at its start would die before that.
+# that binds all symbols at its start would fail before that.
 check_lazy_binding() {
   ! readelf --dynamic --wide "$1" | grep -E 'BIND_NOW|FLAGS.*\bNOW\b' ||
     die "$1 binds its symbols at start and cannot load NVML: drop -z now from the linker's flags"

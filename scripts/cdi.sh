@@ -2,10 +2,10 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Writes the CDI spec that tells NVIDIA's container runtime what a GPU is made
-# of. For real GPUs NVIDIA's own generator does it. A simulated GPU is a null
-# device, so that a container can be seen to have it or not; which ones there
-# are is in the state file of the fake NVML, $GPU_MEM_RUN/nvml.state.
+# Writes the CDI spec that lists a GPU's devices for NVIDIA's container runtime.
+# For real GPUs NVIDIA's own generator writes it. A simulated GPU is a null
+# device, so that a test can see whether a container has it. The state file of the
+# fake NVML, $GPU_MEM_RUN/nvml.state, lists the simulated GPUs.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -15,7 +15,7 @@ spec=$GPU_MEM_RUN/cdi/nvidia.json
 # simulated STATE-FILE: lines "INDEX UUID", in the order of the file.
 simulated() { awk -F ' *= *' '$1 ~ /^ *uuid$/ { print n++, $2 }' "$1"; }
 
-# node INDEX: makes the device node on the host and prints it as CDI wants it.
+# node INDEX: makes the device node on the host and prints it in CDI's form.
 node() {
   local path=$GPU_MEM_RUN/dev/nvidia$1
   [[ -c $path ]] || mknod -m 666 "$path" c 1 3

@@ -2,7 +2,7 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Checks that what example/ shows people is formatted and accepted by Nomad.
+# Checks that the files of example/ are formatted and that Nomad accepts them.
 # No agent is needed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

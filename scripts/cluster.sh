@@ -5,7 +5,7 @@
 # A whole cluster on one machine: Docker engine, GPUs, allocation table, Nomad.
 #
 #   up    installs, builds and starts what is missing; idempotent
-#   down  ends all of it, the tasks too, and removes the run directory
+#   down  stops everything, the tasks too, and removes the run directory
 #   env   prints how to reach it, as `export` lines for eval
 set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,7 +15,7 @@ steps=${GPU_MEM_STEPS:-6} # demo.sh has more
 number=0
 step() { say "[$((++number))/$steps] $*"; }
 
-# A running agent keeps the table that it was started with.
+# A running agent keeps the table with which it was started.
 choose_store() {
   local before
   before=$(cat "$GPU_MEM_RUN/store" 2>/dev/null || true)
@@ -56,8 +56,8 @@ up() {
   "$scripts/nomad.sh" start
 }
 
-# While the agent lives it can take down what it made for its tasks: network
-# namespaces, firewall rules, mounts.
+# Only a running agent removes what it made for its tasks: network namespaces,
+# firewall rules, mounts.
 end_jobs() {
   local namespace job
   daemon_pid nomad >/dev/null || return 0
@@ -70,7 +70,7 @@ end_jobs() {
 
 no_containers() { [[ -z $(docker ps -q) ]]; }
 
-# Nomad's helpers for logs and what it changed on the host outlive the agent.
+# Nomad's log helpers and its changes to the host outlive the agent.
 end_remains() {
   local pid
   for pid in $(our_pids); do

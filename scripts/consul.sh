@@ -2,8 +2,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# One Consul server on the loopback address, with what Connect needs. Its data stays in the run
-# directory, so a restart finds the table again. Usage: consul.sh start|stop
+# One Consul server on the loopback address, with the settings that Connect needs. Its data stays in the
+# run directory, so the table survives a restart. Usage: consul.sh start|stop
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -2,8 +2,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# The demo: a cluster on this machine, two tasks on one GPU, and what to look
-# at. Succeeds only if both tasks run. Usage: demo.sh up|down
+# The demo: starts a cluster on this machine with two tasks on one GPU, and prints
+# the commands to inspect it. Succeeds only if both tasks run. Usage: demo.sh up|down
 set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$scripts/lib.sh"
@@ -29,7 +29,7 @@ running_tasks() {
 
 all_run() { (($(running_tasks | wc -l) == tasks)); }
 
-# Why a task does not run: Nomad's own words about the job and its last events.
+# say_why_not: Nomad's status of the job and the last events of its tasks.
 say_why_not() {
   "$NOMAD" job status "$job" || true
   allocations | jq -r '.[].TaskStates // {} | to_entries[] | "\(.key): \(.value.State)",

@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# What must be there, and the package that brings it.
+# Commands or files, and the packages that contain them.
 needed=(
   "dockerd docker.io" "containerd containerd" "runc runc" "docker docker-cli"
   "iptables iptables" "ip iproute2" "pgrep procps" "gcc gcc" "readelf binutils"

@@ -2,8 +2,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Makes what a release consists of, in dist/: for each architecture an archive, a Debian package and a list of
-# the modules in it (CycloneDX), and the checksums of all. Another run at the same commit makes the same bytes.
+# Makes the files of a release in dist/: for each architecture an archive, a Debian package and a list of the
+# modules in it (CycloneDX), and checksums of all files. Another run at the same commit makes the same bytes.
 # arm64 is built where its C cross compiler is installed, since the program needs cgo. Usage: dist.sh
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -15,7 +15,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
 
-# compiler ARCH: the C compiler that builds for it, if there is one.
+# compiler ARCH: the C compiler for it, if one is installed.
 compiler() {
   local machine=x86_64
   [[ $1 == amd64 ]] || machine=aarch64
@@ -27,7 +27,7 @@ compile() {
   GOOS=linux GOARCH=$1 CC=$(compiler "$1") GPU_MEM_BIN=$2 GOFLAGS=-buildvcs=true scripts/build.sh program >&2
 }
 
-# stage ARCH FOLDER: what an archive and a package hold. Nomad loads each plugin under a name of its own.
+# stage ARCH FOLDER: the files of an archive and a package. Nomad loads each plugin under its own name.
 stage() {
   mkdir -p "$2/plugins"
   compile "$1" "$2"
@@ -45,7 +45,7 @@ archive() {
     gzip --no-name --best >"dist/$(basename "$1").tar.gz"
 }
 
-# libc PROGRAM: the version of the C library that it needs.
+# libc PROGRAM: the version of the C library that the program needs.
 libc() { readelf --version-info --wide "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | sed 's/GLIBC_//'; }
 
 # package ARCH FOLDER
@@ -60,7 +60,7 @@ package() {
 modules() {
   cyclonedx-gomod bin -json -noserial -version "v$version" -output "$work/modules" "$1/nomad-gpu-mem" 2>"$work/log" ||
     { cat "$work/log" >&2 && die "the modules of $(basename "$1") cannot be listed"; }
-  # When the list was made and by which build of the tool differs from machine to machine.
+  # Time and tool build of the list differ between machines.
   jq --sort-keys 'del(.metadata.timestamp, .metadata.tools)' "$work/modules" >"dist/$(basename "$1").cdx.json"
 }
 

@@ -2,13 +2,13 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# A private Docker engine: socket, data, containerd and bridge of its own, so
-# that an engine which is already there is never touched. It has the runtime
+# A private Docker engine with its own socket, data, containerd and bridge, so
+# that it does not affect another engine of the machine. It has the runtime
 # `nvidia` and changes neither firewall rules nor kernel settings.
 #
 #   start    idempotent
-#   stop     ends the containers too; leaves no process, mount or bridge
-#   restart  of the engine alone, under containers that go on; GPU_MEM_ENGINE may name another one than before
+#   stop     stops the containers too; leaves no process, mount or bridge
+#   restart  of the engine alone; containers keep running, and GPU_MEM_ENGINE may name another engine than before
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -24,7 +24,7 @@ make_bridge() {
   ip link set "$bridge" up
 }
 
-# Where a containerd is already there, dockerd would share it.
+# dockerd would share a containerd that already runs.
 write_containerd_config() {
   cat >"$GPU_MEM_RUN/containerd.toml" <<END
 version = 2
@@ -41,7 +41,7 @@ END
 # engine_major: 20 of Docker Engine 20.10.24.
 engine_major() { dockerd --version | sed -n 's/^Docker version \([0-9]*\)\..*/\1/p'; }
 
-# engine_features: settings that the engine knows and others refuse, as lines of its configuration. From 25 on it has CDI.
+# engine_features: settings that only this engine's version supports, as lines of its configuration. CDI needs 25.
 engine_features() {
   local features=('"cdi": true')
   (($(engine_major) >= 25)) || return 0
@@ -96,7 +96,7 @@ END
   chmod 755 "$GPU_MEM_RUN/nvidia-runtime"
 }
 
-# An engine that was killed leaves its pid file, and would not start beside it.
+# A killed engine leaves its pid file, with which a new one does not start.
 start_engine() {
   write_dockerd_config
   if ! daemon_pid dockerd >/dev/null; then
@@ -106,7 +106,7 @@ start_engine() {
   daemon_ready dockerd 60 docker version
 }
 
-# about_engine: what runs, for the record of a suite.
+# about_engine: the versions in use, for the record of a suite.
 about_engine() {
   docker version --format '{{.Server.Version}} (API {{.Server.APIVersion}})' | tr '\n' ' '
   docker info --format 'with {{.Driver}}' 2>/dev/null | tr '\n' ' '

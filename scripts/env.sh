@@ -22,8 +22,8 @@ GPU_MEM_RUN=$(realpath -m "$GPU_MEM_RUN")
 : "${GPU_MEM_IMAGE_STORE:=}"
 : "${GPU_MEM_CONSUL_PORT:=$((8500 + 10 * GPU_MEM_SLOT))}"
 
-# A real driver has both a library and a control device; one alone is a
-# leftover or a container without a GPU.
+# A real driver has both a library and a control device; one of them alone is a
+# remnant, or this is a container without a GPU.
 if [[ -z ${GPU_MEM_GPUS:-} ]]; then
   GPU_MEM_GPUS=fake
   if [[ -c /dev/nvidiactl ]] && ldconfig -p | grep -q 'libnvidia-ml\.so\.1'; then
@@ -40,11 +40,11 @@ FAKE_NVML_STATE=$GPU_MEM_RUN/nvml.state
 : "${GPU_MEM_DRIVER_NAME:=gpu-docker}"
 : "${GPU_MEM_FAKE_STATE:=$GPU_MEM_ROOT/scripts/gpus/one.state}"
 
-# An engine of the cache comes first on PATH, in place of the machine's and of one that another script chose.
+# An engine of the cache comes first on PATH: it overrides the machine's and one that another script chose.
 PATH=${PATH//$GPU_MEM_CACHE\/docker[0-9][0-9]:/}
 [[ -z $GPU_MEM_ENGINE ]] || PATH=$GPU_MEM_CACHE/docker$GPU_MEM_ENGINE:$PATH
 
-# The rest of the cache comes last: what the machine has is preferred.
+# The rest of the cache comes last: the machine's tools are preferred.
 case ":$PATH:" in
   *":$GPU_MEM_CACHE/bin:"*) ;;
   *) PATH=$PATH:/usr/sbin:/sbin:$GPU_MEM_CACHE/bin ;;
@@ -53,6 +53,6 @@ esac
 : "${CONSUL:=$(command -v consul || echo "$GPU_MEM_CACHE/bin/consul")}"
 GOLANGCI_LINT=$GPU_MEM_CACHE/bin/golangci-lint # the pinned one, always
 
-# Nothing that follows from the slot is exported: a test that starts a cluster
+# Settings derived from the slot are not exported: a test that starts a cluster
 # in another slot must not inherit this one's ports.
 export PATH NOMAD CONSUL GOLANGCI_LINT GPU_MEM_CACHE

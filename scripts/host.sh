@@ -2,12 +2,12 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# What a cluster changes on its host outside its run directory: Nomad's bridge,
-# and what CNI writes for tasks with a network of their own: firewall rules,
-# addresses given out, IPv4 forwarding.
+# Handles a cluster's changes to its host outside the run directory: Nomad's
+# bridge, and the firewall rules, assigned addresses and IPv4 forwarding of CNI,
+# for tasks with their own network.
 #
-#   remember  notes how the host is; the first cluster of several does it
-#   restore   removes what is this cluster's; the last one puts back the rest
+#   remember  records the host's state; the first of several clusters does it
+#   restore   removes this cluster's changes; the last cluster restores the state
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -18,7 +18,7 @@ namespaces=/run/netns
 subnet=10.214.$GPU_MEM_SLOT
 nomad_bridge=gpunomad$GPU_MEM_SLOT
 
-# One cluster at a time reads or writes the notes; no lock file is left.
+# One cluster at a time reads or writes the record; no lock file remains.
 lock() { exec 8</run && flock 8; }
 
 chains() { iptables -t "$1" -S | awk '$1 == "-N" { print $2 }'; }
@@ -36,8 +36,8 @@ remember() {
   touch "$notes/slot.$GPU_MEM_SLOT"
 }
 
-# delete_rules TABLE TEXT: all rules that contain the text, the last of a chain
-# first, since they are known by their numbers.
+# delete_rules TABLE TEXT: deletes all rules that contain the text, from the end of
+# a chain, since rules are identified by their numbers.
 delete_rules() {
   local chain number
   while read -r chain number; do
@@ -51,8 +51,8 @@ delete_chain() {
   iptables -t "$1" -X "$2"
 }
 
-# What CNI wrote in this table for addresses of this cluster and had no occasion
-# to remove: a task's chains, where they are used, and rules.
+# Removes what CNI left in this table for addresses of this cluster: a task's
+# chains, references to them, and rules.
 end_addresses() {
   local table=$1 chain
   for chain in $(iptables -t "$table" -S | awk -v a=" $subnet." '/^-A CNI-(DN-)?[0-9a-f]+ / && index($0, a) { print $2 }' | sort -u); do
@@ -61,7 +61,7 @@ end_addresses() {
   delete_rules "$table" " $subnet."
 }
 
-# The chains that all tasks share, and tables that came into being with them.
+# The chains that all tasks share, and the tables created for them.
 end_chains() {
   local table=$1 chain all
   all=$(chains "$table" | grep -E '^(CNI|NOMAD)-' || true)
@@ -73,7 +73,7 @@ end_chains() {
   fi
 }
 
-# end_path PATH: removes a directory that was not there before and is empty now.
+# end_path PATH: removes a directory that did not exist before and is empty now.
 end_path() {
   if grep -qxF "$1" "$notes/paths"; then return; fi
   while umount "$1" 2>/dev/null; do :; done # Nomad mounts it on itself

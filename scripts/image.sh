@@ -6,8 +6,8 @@
 # busybox, so that nothing is pulled:
 #
 #   gpu-mem/busybox:1  a shell and its tools
-#   gpu-mem/cuda:1     the same, and it asks for all GPUs, as images of CUDA do
-#   gpu-mem/pause:1    sleeps until told to stop; holds the network of a group
+#   gpu-mem/cuda:1     the same, and it requests all GPUs, as images of CUDA do
+#   gpu-mem/pause:1    sleeps until it gets a signal; holds the network of a group
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # shellcheck shell=bash
-# Functions that the scripts share: messages, waiting, and daemons that are
-# known by a pid file. Source it after `set -euo pipefail`.
+# Functions that the scripts share: messages, waiting, and daemons with a pid
+# file. Source it after `set -euo pipefail`.
 
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -35,8 +35,8 @@ wait_until() {
 }
 
 # A daemon NAME has $GPU_MEM_RUN/NAME.pid and $GPU_MEM_RUN/NAME.log. Its
-# environment is marked with the run directory, and so is that of all it starts:
-# a pid alone may long be another process's.
+# environment, which its children inherit, has the run directory as a mark: the
+# kernel may have given the pid to another process.
 mark=GPU_MEM_DAEMON_OF=$GPU_MEM_RUN
 
 is_ours() { grep -qzxF -- "$mark" "/proc/$1/environ"; } 2>/dev/null
@@ -59,11 +59,11 @@ daemon_start() {
   disown
 }
 
-# Until a process has become its program it does not bear the mark.
+# A process has the mark only once it has executed its program.
 started() { is_ours "$1" || gone "$1"; }
 
-# daemon_ready NAME SECONDS COMMAND...: waits until the command succeeds. Says
-# what the daemon logged if it dies or takes too long.
+# daemon_ready NAME SECONDS COMMAND...: waits until the command succeeds. Prints
+# the daemon's log if it ends or takes too long.
 daemon_ready() {
   local name=$1 seconds=$2
   shift 2
@@ -80,7 +80,7 @@ ready_or_dead() {
   "$@" || ! daemon_pid "$name"
 }
 
-# daemon_stop NAME [SECONDS]: asks it to end, then makes it.
+# daemon_stop NAME [SECONDS]: sends SIGTERM, then SIGKILL.
 daemon_stop() {
   local name=$1 seconds=${2:-15} pid
   if pid=$(daemon_pid "$name"); then
@@ -106,14 +106,14 @@ our_mounts() {
   awk -v prefix="$GPU_MEM_RUN/$1" 'index($2, prefix) == 1 { print $2 }' /proc/self/mounts | sort -r
 }
 
-# The slot belongs to the run directory that its bridge has as alias. Scripts of other run
-# directories leave the bridge, and all else of the slot, as it is.
+# The slot belongs to the run directory in the alias of its bridge. Scripts of other run
+# directories change neither the bridge nor anything else of the slot.
 bridge=gpumem$GPU_MEM_SLOT
 
 # slot_owner: the run directory; empty if there is no bridge, or one without an alias.
 slot_owner() { ip link show "$bridge" 2>/dev/null | sed -n 's/^ *alias //p'; }
 
-# slot_is_free: true if no cluster has the slot, or this one, or one whose directory is gone.
+# slot_is_free: true if the slot has no cluster, this cluster, or one without its directory.
 slot_is_free() {
   local owner
   owner=$(slot_owner)

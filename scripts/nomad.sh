@@ -4,8 +4,8 @@
 
 # One Nomad agent, server and client, on the loopback address, with both
 # plugins; with GPU_MEM_NODES more agents that are clients only. The GPUs are
-# dealt out among the nodes, evenly and in order. Stopping leaves the tasks
-# running, as in production: a start finds them again.
+# distributed among the nodes, evenly and in order. After a stop the tasks keep
+# running, as in production, and a start recovers them.
 # Usage: nomad.sh start|stop
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -17,7 +17,7 @@ program=$GPU_MEM_ROOT/bin/nomad-gpu-mem
 # ports behind those of the server.
 dir_of() { say "$GPU_MEM_RUN/nomad${1#0}.d"; }
 
-# Groups of all nodes share one bridge, and CNI deals out its addresses.
+# Groups of all nodes share one bridge, and CNI assigns its addresses.
 bridge_settings() {
   cat <<END
   cni_path              = "/usr/lib/cni"
@@ -127,15 +127,15 @@ plugin "docker" {
 END
 }
 
-# engine_of NODE: the endpoint of its engine. All nodes share the cluster's, unless
-# GPU_MEM_ENGINES names one for each.
+# engine_of NODE: the endpoint of its engine. All nodes share the cluster's engine,
+# unless GPU_MEM_ENGINES names one for each.
 engine_of() {
   local engines=()
   read -ra engines <<<"$GPU_MEM_ENGINES"
   say "${engines[$1]:-unix://$GPU_MEM_RUN/docker.sock}"
 }
 
-# Nodes that share an engine would take each other's containers for forgotten.
+# Nodes that share an engine would remove each other's containers as dangling.
 write_plugin_config() {
   local dangling=true
   ((GPU_MEM_NODES == 1)) || [[ -n $GPU_MEM_ENGINES ]] || dangling=false
@@ -175,7 +175,7 @@ END
 }
 
 # gpus_of NODE: the UUIDs of the node's GPUs, as a list in HCL. A single node has
-# all there are, also those that come later.
+# all GPUs, also those added later.
 gpus_of() {
   ((GPU_MEM_NODES > 1)) || return 0
   awk -F ' *= *' -v node="$1" -v nodes="$GPU_MEM_NODES" '
@@ -213,7 +213,7 @@ nodes_ready() {
 # start_node NODE: writes its configuration and starts its agent.
 start_node() {
   local daemon=nomad${1#0} host=()
-  # The table knows a node by its host name: one of several has a name of its own.
+  # The table identifies a node by its host name, so each of several gets its own.
   # shellcheck disable=SC2016 # the inner shell expands it
   ((GPU_MEM_NODES == 1)) || host=(unshare --uts sh -c 'hostname "$0" && exec "$@"' "node-$1")
   mkdir -p "$(dir_of "$1")"
@@ -235,7 +235,7 @@ start() {
   say "Nomad: ready at http://$address"
 }
 
-# The server goes last: clients say goodbye to it.
+# The server stops last, since clients deregister with it.
 stop() {
   local node
   for ((node = GPU_MEM_NODES - 1; node >= 0; node--)); do daemon_stop "nomad${node#0}" 30; done

@@ -4,8 +4,8 @@
 # Prints a notice for each module; notices.sh calls it. Its lines of input have tabs between their fields:
 #   exception MODULE FILE LICENCE    a file with other terms, which is accepted
 #   module PATH VERSION FOLDER
-#   file FOLDER FILE                 what a module states, after all modules
-#   text FILE                        prints what licence a text is
+#   file FOLDER FILE                 terms of a module, after all modules
+#   text FILE                        prints the name of the licence in the text
 
 BEGIN { FS = "\t"; rule = sprintf("%80s", ""); gsub(/ /, "=", rule) }
 
@@ -22,7 +22,7 @@ END {
   exit failed
 }
 
-# add takes in a file of a module: its licence, or what else has to be passed on.
+# add records a file of a module: its licence, or another text that must be distributed.
 function add(path, folder, file,   text, kind) {
   text = slurp(folder "/" file)
   texts[path] = texts[path] text "\n"
@@ -35,7 +35,7 @@ function add(path, folder, file,   text, kind) {
   if (index(" " kinds[path] " ", " " kind " ") == 0) kinds[path] = (path in kinds && kinds[path] != "" ? kinds[path] " " : "") kind
 }
 
-# licence returns "" for a text that is none of the accepted ones.
+# licence returns "" for a text that is not an accepted licence.
 function licence(text) {
   gsub(/[ \t\n]+/, " ", text)
   if (has(text, "Business Source License")) return ""

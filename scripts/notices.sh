@@ -2,15 +2,15 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Prints the licences of all that is linked into the program, each with its text. Fails on a module without a
-# licence, and on one that is not accepted: leave such a module out. GOARCH chooses the architecture.
-# Usage: notices.sh; notices.sh licence FILE, which prints what licence a text is
+# Prints the licence texts of all modules that are linked into the program. Fails on a module without a
+# licence or with one that is not accepted: do not use such a module. GOARCH chooses the architecture.
+# Usage: notices.sh; notices.sh licence FILE, which prints the name of the licence in the file
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$GPU_MEM_ROOT"
 
-# exceptions: files with other terms that are accepted. The first three come with the library that draws plots;
-# the terms of freetype are FTL, a licence like BSD, or GPL, and FTL is chosen. The last one is of documentation.
+# exceptions: files with other terms that are accepted. The first three belong to the library that draws plots;
+# freetype offers FTL, a licence like BSD, or GPL, and FTL is chosen. The last one covers documentation.
 exceptions() {
   printf 'exception\t%s\t%s\t%s\n' \
     codeberg.org/go-fonts/liberation LICENSE-SIL OFL-1.1 \
@@ -21,7 +21,7 @@ exceptions() {
     github.com/opencontainers/go-digest LICENSE.docs CC-BY-SA-4.0
 }
 
-# linked: each module in the program, by path; of a replaced one, what takes its place.
+# linked: each module in the program, by path; for a replaced one its replacement.
 linked() {
   local format name='{{with or .Replace .}}{{.Path}}\t{{.Version}}{{end}}'
   format='{{with .Module}}{{if not .Main}}module\t'$name'\t{{.Dir}}{{end}}{{end}}'
@@ -32,7 +32,7 @@ linked() {
 statements() {
   find "$@" -maxdepth 1 -type f -regextype posix-extended \
     -iregex '.*/(licen[sc]e|unlicense|copying|notice|copyright|patents)[^/]*' ! -name '*.go' -printf 'file\t%h\t%f\n'
-  # A text that the file LICENSE beside it only names.
+  # A text to which the file LICENSE beside it only refers.
   find "$@" -path '*/licenses/ftl.txt' -printf 'file\t%H\t%P\n'
 }
 

@@ -1,8 +1,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Shortens `go test -v` to what failed and what was proven, and sums up the
-# operations of all histories that were checked, with the faults in them.
+# Shortens the output of `go test -v` to failures and proofs, and sums the
+# operations of all checked histories and the faults in them.
 /^ *=== / || /^ *--- PASS/ || /^PASS$/ || /: seed [0-9]+$/ { next }
 /linearizable: / {
   for (i = 2; i <= NF; i++) {

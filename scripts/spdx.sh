@@ -2,7 +2,7 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Checks that every source file names its copyright and licence, or writes that where it is missing.
+# Checks that every source file has the lines of copyright and licence, or adds them where they are missing.
 # Usage: spdx.sh check|write
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,7 +11,7 @@ cd "$GPU_MEM_ROOT"
 copyright='Copyright the nomad-gpu-mem authors'
 licence='SPDX-License-Identifier: MPL-2.0'
 
-# sources: the files of Go, C, shell and awk, committed or about to be, with a NUL after each.
+# sources: Go, C, shell and awk files, committed or about to be, with a NUL after each.
 sources() {
   local file
   git ls-files -z --cached --others --exclude-standard -- '*.go' '*.c' '*.h' '*.sh' '*.awk' .ci/run |
@@ -20,7 +20,7 @@ sources() {
     done
 }
 
-# unmarked: the sources that do not begin with the two lines, after the line that names an interpreter.
+# unmarked: the sources that do not begin with the two lines, except for a line with an interpreter.
 unmarked() {
   # shellcheck disable=SC2016 # the dollar signs are awk's
   sources | xargs -0 awk -v copyright="$copyright" -v licence="$licence" '
@@ -32,7 +32,7 @@ unmarked() {
     END { report() }'
 }
 
-# mark FILE: Go takes a comment that is directly above a package for its documentation, so a blank line follows.
+# mark FILE: adds the lines. A blank line follows, since Go reads a comment directly above a package as its documentation.
 mark() {
   local sign=// text
   case $1 in *.sh | *.awk | .ci/run) sign='#' ;; esac

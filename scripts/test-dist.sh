@@ -2,7 +2,7 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Checks what dist.sh makes: the same bytes from two folders, a complete archive, and a Debian package that
+# Checks the files of dist.sh: the same bytes from two folders, a complete archive, and a Debian package that
 # installs the program with its plugins and leaves nothing when it is removed. Usage: test-dist.sh
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -24,7 +24,7 @@ build_twice() {
   (cd dist && sha256sum --quiet --check SHA256SUMS)
 }
 
-# check_archive: the program says its version, both plugins are it, and no module is missing from notices and list.
+# check_archive: the program prints its version, both plugins link to it, and notices and list have every module.
 check_archive() {
   local folder name module
   tar --extract --gzip --directory="$temp" --file="$(echo dist/*_linux_"$arch".tar.gz)"
@@ -48,7 +48,7 @@ check_archive() {
 
 says_version() { [[ $("$1" version) == "nomad-gpu-mem $(scripts/version.sh) "* ]] || die "$1 says $("$1" version)"; }
 
-# in_root OPTION...: dpkg of a system that has no packages.
+# in_root OPTION...: dpkg for a system without packages.
 in_root() { dpkg --root="$root" --force-depends --log="$temp/log" "$@" >"$temp/out" 2>&1 || { cat "$temp/out" >&2 && die "dpkg $1"; }; }
 
 check_package() {

@@ -2,8 +2,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Checks that go.mod and go.sum are tidy, those of the tools as well. Go reads modules for this that no build
-# needs; it downloads each of them once. Usage: tidy.sh
+# Checks that go.mod and go.sum are tidy, those of the tools as well. For this Go reads modules that no build
+# needs, and downloads each of them once. Usage: tidy.sh
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$GPU_MEM_ROOT"

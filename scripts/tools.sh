@@ -2,23 +2,22 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Builds the tools of the development cluster from their Go modules, which are
-# pinned in tools/*/go.mod, into the cache. A binary that is there and has the
-# pinned version is kept. The agents in NOMAD and CONSUL, or on PATH, are used in
-# place of those. Usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ...
+# Builds the tools of the development cluster into the cache, from their Go
+# modules, which tools/*/go.mod pins. An existing binary of the pinned version is
+# kept. The agents in NOMAD and CONSUL, or on PATH, are preferred. Usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 toolkit=github.com/NVIDIA/nvidia-container-toolkit
 
-# pinned MODULE-FOLDER MODULE: the version that its go.mod asks for.
+# pinned MODULE-FOLDER MODULE: the version in its go.mod.
 pinned() { (cd "$GPU_MEM_ROOT/scripts/tools/$1" && go list -m -f '{{.Version}}' "$2"); }
 
-# A Go binary knows the version of the module that it was built from.
+# A Go binary contains the version of its module.
 built() { go version -m "$1" 2>/dev/null | awk '$1 == "mod" { print $3 }'; }
 
-# packages TOOL: what it is built from, as lines "FOLDER MODULE PACKAGE INTO", the last of which is
-# a folder in the cache. An engine has a folder of its own: its programs have the names of Debian's.
+# packages TOOL: the tool's packages, as lines "FOLDER MODULE PACKAGE INTO"; INTO is a folder in the cache.
+# An engine has its own folder, since its programs have the names of Debian's.
 packages() {
   local program
   case $1 in
@@ -48,7 +47,7 @@ engine() {
   say "$1 $2 $2/cmd/dockerd $1"
 }
 
-# flags FOLDER MODULE: what go build needs besides, one argument a line.
+# flags FOLDER MODULE: further arguments of go build, one in each line.
 flags() {
   case $1 in
     docker28) printf '%s\n' -ldflags "-X $2/dockerversion.Version=$(pinned "$1" "$2" | sed 's/^v//; s/+.*//')" ;;
@@ -60,7 +59,7 @@ flags() {
   esac
 }
 
-# The module of Engine 29 counts its versions apart; in it is a file that has the engine's.
+# The module of Engine 29 has its own version numbers, and a file with the engine's version.
 moby_version() {
   (cd "$GPU_MEM_ROOT/scripts/tools/$1" && go mod download "$2" &&
     awk '$1 == "last:" { gsub("\"", "", $2); print $2 }' "$(go list -m -f '{{.Dir}}' "$2")/releases/versions.yaml")
@@ -70,7 +69,7 @@ name_of() { basename "${1%/v[0-9]}"; }
 
 is_built() { [[ $(built "$GPU_MEM_CACHE/$4/$(name_of "$3")") == $(pinned "$1" "$2") ]]; }
 
-# agent TOOL: the agent that is used: that in NOMAD or CONSUL, or on PATH, or the cache's.
+# agent TOOL: the agent in use: the one in NOMAD or CONSUL, on PATH, or in the cache.
 agent() {
   case $1 in
     nomad) say "$NOMAD" ;;
@@ -86,7 +85,7 @@ is_given() {
   [[ -x $path ]] || die "$1: $path is not a program: correct ${1^^}, or leave it out"
 }
 
-# say_agents TOOL...: which version of the agents is used.
+# say_agents TOOL...: prints the versions of the agents.
 say_agents() {
   local tool path
   for tool; do
@@ -94,7 +93,7 @@ say_agents() {
   done
 }
 
-# missing TOOL...: what must be built, as lines that packages prints.
+# missing TOOL...: the packages to build, as lines of packages.
 missing() {
   local tool package
   for tool; do
@@ -104,8 +103,8 @@ missing() {
   done
 }
 
-# build FOLDER MODULE PACKAGE INTO: builds into a folder of its own first, so that the
-# cache never holds half a binary.
+# build FOLDER MODULE PACKAGE INTO: builds into a temporary folder first, so that the
+# cache never holds an incomplete binary.
 build() {
   local name temp flags
   name=$(name_of "$3")
@@ -124,8 +123,8 @@ build() {
 # compile FOLDER ARGUMENT...
 compile() { cd "$1" && CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath "${@:2}"; }
 
-# await PID TEXT: waits for a process, and shows on one line for how long. Where the output is no
-# terminal, the line is printed once.
+# await PID TEXT: waits for a process, and shows the elapsed time on one line. If the output is
+# not a terminal, it prints the line once.
 await() {
   local began=$SECONDS
   if [[ ! -t 1 ]]; then
@@ -143,13 +142,13 @@ await() {
 
 (($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ..."
 mkdir -p "$GPU_MEM_CACHE/bin"
-# Who needs nothing built does not wait for one who builds something else.
+# A run that needs no build does not wait for another run's build.
 wanted=$(missing "$@")
 if [[ -z $wanted ]]; then
   say_agents "$@"
   exit 0
 fi
-# Two runs at once would build the same thing twice; the second one waits.
+# Two runs at once would build the same tool twice, so the second one waits.
 exec 9>"$GPU_MEM_CACHE/build.lock"
 flock 9
 trap 'rm -rf "$GPU_MEM_CACHE"/build.??????' EXIT

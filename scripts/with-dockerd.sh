@@ -2,13 +2,13 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Runs one command beside a private Docker engine with two simulated GPUs, and
-# ends the engine afterwards. README.md lists what the command finds in its
+# Runs one command with a private Docker engine and two simulated GPUs, and stops
+# the engine afterwards. README.md lists the variables in the command's
 # environment. Usage: with-dockerd.sh COMMAND...
 set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Making the bridge claims the slot, so two runs at once get two engines.
+# Creating the bridge claims the slot, so two runs at once get two engines.
 free_slot() {
   local slot
   for slot in {60..99}; do

@@ -46,7 +46,7 @@ type cluster struct {
 	gpuMu sync.Mutex // guards gpus and their state file
 }
 
-// startCluster starts everything. The cluster is to be taken down also after an error.
+// startCluster starts everything. The caller calls down, also after an error.
 func startCluster() (*cluster, error) {
 	c := &cluster{}
 	var err error
@@ -73,7 +73,7 @@ func startCluster() (*cluster, error) {
 	return c, c.connect()
 }
 
-// temp is where the cluster's processes put temporary files, apart from those of others.
+// temp is the directory for temporary files of the cluster's processes only.
 func (c *cluster) temp() string { return filepath.Join(c.base, "tmp") }
 
 func (c *cluster) initialGPUs() string { return filepath.Join(c.base, "gpus.state") }
@@ -127,7 +127,7 @@ func (c *cluster) connect() (err error) {
 	return nil
 }
 
-// down ends all and removes it.
+// down ends all processes and removes their files.
 func (c *cluster) down() error {
 	var failed []error
 	if len(c.machines) == nodes {
@@ -153,5 +153,5 @@ func (c *cluster) setGPUs(change func([]fakenvml.GPU)) error {
 	return c.gpus.Write(filepath.Join(c.run(), "nvml.state"))
 }
 
-// units is how many there are of a GPU.
+// units returns the number of units of a GPU.
 func (c *cluster) units(gpu int) int { return int(c.gpus.GPUs[gpu].MemoryMiB / 1024) }

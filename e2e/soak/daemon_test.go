@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// daemon is a process that the scripts started: they keep its pid in a file.
+// daemon is a process that the scripts started; a file has its pid.
 type daemon struct {
 	name, run string
 	host      string // its own host name; empty: the machine's
 }
 
-// life is how a process was started.
+// life records how a process was started.
 type life struct {
 	pid       int
 	args, env []string
@@ -32,7 +32,7 @@ type life struct {
 
 func (d daemon) pidFile() string { return filepath.Join(d.run, d.name+".pid") }
 
-// life looks at the process while it lives.
+// life reads how the running process was started.
 func (d daemon) life() (life, error) {
 	text, err := os.ReadFile(d.pidFile())
 	if err != nil {
@@ -64,8 +64,8 @@ func words(pid int, file string) (list []string, err error) {
 	return list, err
 }
 
-// end sends the process a signal and waits until it is gone; one that does not heed it
-// is killed.
+// end sends the process a signal and waits until it has ended; a process that does not
+// react is killed.
 func (d daemon) end(l life, signal syscall.Signal) error {
 	if err := syscall.Kill(l.pid, signal); err != nil {
 		return err
@@ -92,7 +92,7 @@ func gone(pid int, within time.Duration) bool {
 
 // respawn starts the process as it was started before.
 func (c *cluster) respawn(d daemon, l life) error {
-	if d.name == "dockerd" { // of a killed one; another would not start beside it
+	if d.name == "dockerd" { // a new one does not start with the file of a killed one
 		_ = os.Remove(filepath.Join(d.run, "docker-exec.pid"))
 	}
 	log, err := os.OpenFile(filepath.Join(d.run, d.name+".log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
@@ -114,7 +114,7 @@ func (c *cluster) respawn(d daemon, l life) error {
 	return os.WriteFile(d.pidFile(), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o600)
 }
 
-// agentLives are how the agents were started.
+// agentLives records how the agents were started.
 func (c *cluster) agentLives() (lives []life, err error) {
 	for _, m := range c.machines {
 		l, err := c.agent(m).life()
@@ -126,8 +126,8 @@ func (c *cluster) agentLives() (lives []life, err error) {
 	return lives, nil
 }
 
-// reviveAgents starts the agents that do not run, as a service manager would: an agent gives
-// up if a fault ends a plugin that it has just started to ask for its configuration.
+// reviveAgents starts the agents that do not run, as a service manager would: an agent exits
+// if a fault ends a plugin that it has just started to read its configuration.
 func (c *cluster) reviveAgents(lives []life) error {
 	for i, m := range c.machines {
 		if _, err := c.agent(m).life(); err == nil {
@@ -157,8 +157,8 @@ const (
 	devicePlugin = "nomad-device-gpu-mem"
 )
 
-// plugins are the pids of a node's processes of a plugin that serve. Nomad starts one
-// for a moment too, to ask it for its name.
+// plugins returns the pids of a node's serving processes of a plugin. Nomad also starts one
+// for a moment to query its name.
 func (c *cluster) plugins(m *machine, name string) (pids []int) {
 	for _, pid := range allPids() {
 		args, err := words(pid, "cmdline")
@@ -204,5 +204,5 @@ func signalAll(pids []int, signal syscall.Signal) error {
 	return nil
 }
 
-// errNothing: there was nothing to do it to.
+// errNothing is returned when there is no target for an operation.
 var errNothing = errors.New("nothing to do it to")

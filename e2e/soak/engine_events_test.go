@@ -24,10 +24,10 @@ const (
 	labelSandbox = "nomad-gpu-mem.sandbox" // of pause containers
 )
 
-// follow reports what an engine's containers do, in order, until ctx ends. After a pause
-// of the engine the list of what runs stands for the events that were missed.
+// follow reports the events of an engine's containers, in order, until ctx ends. After a
+// pause of the engine it reports the list of running containers instead of missed events.
 func (o *observer) follow(ctx context.Context, m *machine) {
-	heard := time.Now() // of the last event, or when it was last certain that none was missed
+	heard := time.Now() // time of the last event, or of the last check that none was missed
 	for ctx.Err() == nil {
 		running, err := o.listRunning(ctx, m)
 		if err == nil {
@@ -38,7 +38,7 @@ func (o *observer) follow(ctx context.Context, m *machine) {
 	}
 }
 
-// listen takes in events from a time on, until the stream breaks, and returns the time of
+// listen reports events from a time on, until the stream breaks, and returns the time of
 // the last one.
 func (o *observer) listen(ctx context.Context, m *machine, since time.Time) time.Time {
 	ctx, cancel := context.WithCancel(ctx)
@@ -69,7 +69,7 @@ type livingContainer struct {
 	since time.Time
 }
 
-// listRunning asks what runs, and since when.
+// listRunning queries the running containers and their start times.
 func (o *observer) listRunning(ctx context.Context, m *machine) ([]livingContainer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -92,8 +92,8 @@ func (o *observer) listRunning(ctx context.Context, m *machine) ([]livingContain
 	return living, nil
 }
 
-// startedAt is when a container began to run. A daemon that was killed while it started the
-// container does not know; it was not before the container was created.
+// startedAt returns when a container began to run. A daemon that was killed while it started
+// the container does not know that; the creation time is then a lower bound.
 func startedAt(c container.InspectResponse) (time.Time, error) {
 	since, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	if err == nil && since.IsZero() {

@@ -18,7 +18,7 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// containerFaults are what people and programs do to containers behind the driver's back.
+// containerFaults are operations on containers without the driver.
 var containerFaults = []fault{
 	{"container renamed", 4, toContainer(func(ctx context.Context, on *client.Client, run model.Run, _ *soak) error {
 		return on.ContainerRename(ctx, run.ID, fmt.Sprintf("renamed-%d", time.Now().UnixNano()))
@@ -41,7 +41,7 @@ var containerFaults = []fault{
 
 type containerAction = func(context.Context, *client.Client, model.Run, *soak) error
 
-// toContainer does something to a running container with a slice.
+// toContainer applies an operation to a running container with a slice.
 func toContainer(do, undo containerAction) strike {
 	return func(s *soak, random *rand.Rand) (func() error, error) {
 		running := s.observer.running()
@@ -72,8 +72,8 @@ func pauseContainer(ctx context.Context, on *client.Client, run model.Run, _ *so
 	return on.ContainerPause(ctx, run.ID)
 }
 
-// unpause lets a container go on. One that is gone, or was ended paused, needs nothing, and
-// the engine may be down.
+// unpause resumes a container. It ignores a container that is gone or has ended while paused,
+// and an engine that is down.
 func unpause(ctx context.Context, on *client.Client, run model.Run, _ *soak) error {
 	_ = on.ContainerUnpause(ctx, run.ID)
 	return nil

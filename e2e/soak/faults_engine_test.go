@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// engineFaults are about Docker's daemons. Containers outlive them.
+// engineFaults are faults of Docker's daemons. Containers outlive them.
 var engineFaults = []fault{
 	{"dockerd restarted", 4, endEngine(syscall.SIGTERM), 500 * time.Millisecond},
 	{"dockerd killed", 4, endEngine(syscall.SIGKILL), 2 * time.Second},

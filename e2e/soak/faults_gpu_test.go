@@ -13,8 +13,8 @@ import (
 	"nomad-gpu-mem/internal/nvml/fakenvml"
 )
 
-// gpuFaults are about the GPUs themselves. Each failure doubles a GPU's probation, so that
-// each may fail a few times only.
+// gpuFaults are faults of GPUs. Each failure doubles a GPU's probation, so each GPU may fail
+// only a few times.
 var gpuFaults = []fault{
 	{"GPU lost", 4, changeGPU(func(gpu *fakenvml.GPU) { gpu.Fail = map[string]string{"*": "GPU_IS_LOST"} },
 		func(gpu *fakenvml.GPU) { gpu.Fail = nil }), 4 * time.Second},
@@ -25,10 +25,10 @@ var gpuFaults = []fault{
 	{"memory used outside Nomad", 3, useMemory, 6 * time.Second},
 }
 
-// mostFailures is how often a GPU may fail: its probation is then a minute or two.
+// mostFailures is the number of failures for each GPU; its probation is then a minute or two.
 const mostFailures = 6
 
-// mayFail counts a failure of a GPU, unless it had its share.
+// mayFail counts a failure of a GPU, unless the GPU has reached the limit.
 func (s *soak) mayFail(gpu int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func changeGPU(change, back func(*fakenvml.GPU)) strike {
 	}
 }
 
-// useMemory has a program that Nomad does not know use half of a GPU.
+// useMemory makes a program outside Nomad use half of a GPU.
 func useMemory(s *soak, random *rand.Rand) (func() error, error) {
 	gpu := random.IntN(len(s.gpus.GPUs))
 	program := exec.Command("sleep", "3600")

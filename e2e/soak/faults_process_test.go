@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// processFaults are about Nomad's agents and the two plugins. The plugins of the spare
-// node never end, so that what they use can be followed over the whole time.
+// processFaults are faults of Nomad's agents and the two plugins. The plugins of the spare
+// node are never ended, so that their use can be followed over the whole time.
 var processFaults = []fault{
 	{"driver plugin killed", 6, killPlugin(driverPlugin), 0},
 	{"device plugin killed", 4, killPlugin(devicePlugin), 0},
@@ -26,7 +26,7 @@ var processFaults = []fault{
 
 type strike = func(*soak, *rand.Rand) (func() error, error)
 
-// unspared is a node whose plugins may be ended.
+// unspared returns a node with plugins that may be ended.
 func (s *soak) unspared(random *rand.Rand) *machine { return s.machines[random.IntN(spare)] }
 
 func killPlugin(name string) strike {
@@ -45,7 +45,7 @@ func pausePlugin(name string) strike {
 	}
 }
 
-// endAgent ends an agent, which a plugin survives if the agent has no time for it.
+// endAgent ends an agent. A plugin survives if the agent has no time to end it.
 func endAgent(signal syscall.Signal) strike {
 	return func(s *soak, random *rand.Rand) (func() error, error) {
 		return s.endDaemon(s.agent(s.unspared(random)), signal)

@@ -19,7 +19,7 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// tableFaults are about Consul and what is in it.
+// tableFaults are faults of Consul and of its data.
 var tableFaults = []fault{
 	{"Consul paused", 5, pauseConsul, 3 * time.Second},
 	{"Consul restarted", 3, endConsul(syscall.SIGINT), time.Second},
@@ -34,8 +34,8 @@ func endConsul(signal syscall.Signal) strike {
 	return func(s *soak, _ *rand.Rand) (func() error, error) { return s.endDaemon(s.consulServer(), signal) }
 }
 
-// overwriteLedger puts another value in the place of a GPU's ledger, and puts the ledger
-// back as it was. Nobody may write in between: what cannot be read is left alone.
+// overwriteLedger replaces a GPU's ledger by an invalid value, and later restores it. No
+// program may write in between: an unreadable value must not be overwritten.
 func overwriteLedger(value string) strike {
 	return func(s *soak, random *rand.Rand) (func() error, error) {
 		gpu := random.IntN(len(s.gpus.GPUs))
@@ -66,8 +66,7 @@ func (s *soak) restoreLedger(uuid, key, value string, before []byte) error {
 	return err
 }
 
-// swap replaces a value, and returns the one that it has replaced. It waits for a Consul
-// that is down.
+// swap replaces a value and returns the previous one. It waits while Consul is down.
 func (s *soak) swap(key string, within time.Duration, next func(*consulapi.KVPair) []byte) (before []byte, err error) {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		var pair *consulapi.KVPair
@@ -88,8 +87,8 @@ func (s *soak) swap(key string, within time.Duration, next func(*consulapi.KVPai
 }
 
 const (
-	// strikeTime is what a change may wait for Consul, which may be down by another fault.
+	// strikeTime bounds how long a change waits for Consul, which may be down by another fault.
 	strikeTime = 5 * time.Second
-	// repairTime is the same for a repair: the other fault is repaired at the same time.
+	// repairTime bounds a repair in the same way; the other fault is repaired at the same time.
 	repairTime = time.Minute
 )

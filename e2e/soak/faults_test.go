@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// fault is one thing that goes wrong.
+// fault is one kind of fault.
 type fault struct {
 	name   string
 	weight int
-	// strike makes it go wrong and returns how it comes right again, if it does not by
+	// strike injects the fault and returns its repair, nil if the cluster recovers by
 	// itself.
 	strike func(s *soak, random *rand.Rand) (repair func() error, err error)
-	// lasts is how long it stays wrong, up to twice as long.
+	// lasts is the minimum time before the repair; the maximum is twice that.
 	lasts time.Duration
 }
 
-// families are all faults; each has a file of its own.
+// families are all faults; each family has its own file.
 var families = [][]fault{processFaults, engineFaults, tableFaults, containerFaults, gpuFaults}
 
 func allFaults() (all []fault) {
@@ -35,8 +35,8 @@ func allFaults() (all []fault) {
 	return all
 }
 
-// strikeAll lets faults happen until ctx ends, one after the other and sometimes two at
-// once. All of them are repaired when it returns, and all agents run.
+// strikeAll injects faults until ctx ends, one after the other and sometimes two at once.
+// When it returns all are repaired, and all agents run.
 func (s *soak) strikeAll(ctx context.Context) error {
 	agents, err := s.agentLives()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *soak) strikeAll(ctx context.Context) error {
 			struck = append(struck, s.strike(choose(faults, random), random))
 		}
 		wait(ctx, first.lasts+time.Duration(random.Int64N(int64(first.lasts)+1)))
-		var mending sync.WaitGroup // one repair may need what another one starts
+		var mending sync.WaitGroup // one repair may depend on another
 		for _, f := range struck {
 			mending.Go(func() { f.mend(s) })
 		}
@@ -79,7 +79,7 @@ func choose(faults []fault, random *rand.Rand) fault {
 	panic("weights were summed above")
 }
 
-// struck is a fault that was struck.
+// struck is an injected fault.
 type struck struct {
 	fault
 	at     time.Time
@@ -104,7 +104,7 @@ func (f *struck) mend(s *soak) {
 	s.count(s.report.Faults, f.name, time.Since(f.at), f.err)
 }
 
-// slug makes a name of words fit for an ID.
+// slug makes an ID of words.
 func slug(name string) string {
 	return strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
 }

@@ -16,17 +16,17 @@ import (
 
 const (
 	image   = "gpu-mem/busybox:1"
-	mostAsk = 6 // units that a random job may ask of one GPU
+	mostAsk = 6 // units that a random job may request of one GPU
 )
 
-// form is a kind of job: its place in the churn, and what its tasks do.
+// form is a kind of job: its part in the churn, and the work of its tasks.
 type form struct {
 	model.Form
 	script string
 	adapt  func(*api.Job)
 }
 
-// atWork ends at once when it is asked to.
+// atWork ends at once on a signal.
 const atWork = `trap 'exit 0' TERM; while :; do echo at work; usleep 500000; done`
 
 // forms are the jobs of the churn.
@@ -62,7 +62,7 @@ func formOf(name string) form {
 
 func ofType(name string) func(*api.Job) { return func(job *api.Job) { job.Type = &name } }
 
-// inBridge gives the group a network of its own and a second task without a slice.
+// inBridge gives the group its own network and a second task without a slice.
 func inBridge(job *api.Job) {
 	group := job.TaskGroups[0]
 	group.Networks = []*api.NetworkResource{{Mode: "bridge"}}
@@ -71,8 +71,8 @@ func inBridge(job *api.Job) {
 	group.AddTask(beside)
 }
 
-// job builds what the request asks for. Nomad replaces its tasks whenever it is submitted
-// again, for the revision is in their environment.
+// job builds the requested job. Nomad replaces its tasks whenever it is submitted again,
+// because the revision is in their environment.
 func (f form) job(name string, r model.Request, revision int) *api.Job {
 	task := taskOf("app", f.script, r.Units)
 	task.Env = map[string]string{"REVISION": fmt.Sprint(revision)}

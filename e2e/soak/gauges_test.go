@@ -18,13 +18,13 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// slack is what a process may use more at its quiet end than at its quiet beginning. No
-// leak is that small after some hundred tasks: one that loses a descriptor, a goroutine's
-// stack or a thread in each would exceed it many times over.
+// slack is what a process may use more at its quiet end than at its quiet beginning. After
+// some hundred tasks every leak is larger: a process that loses a descriptor, a goroutine's
+// stack or a thread for each task exceeds slack many times over.
 var slack = model.Slack{FDs: 10, Threads: 16, RSSKiB: 64 << 10}
 
-// gauges follow what the plugins' processes use. Goroutines cannot be counted from
-// outside: those that leak hold descriptors, threads or memory, which can.
+// gauges follow what the plugins' processes use. Goroutines cannot be counted from outside,
+// but leaked ones hold descriptors, threads or memory, which can be counted.
 type gauges struct {
 	cluster *cluster
 
@@ -41,7 +41,7 @@ func (g *gauges) follow(ctx context.Context) {
 	}
 }
 
-// sample looks at all processes of the plugins that live.
+// sample reads all running processes of the plugins.
 func (g *gauges) sample() (now map[string]model.Sample) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +73,7 @@ func (g *gauges) process(name string, pid int) *model.Process {
 	return p
 }
 
-// rest notes what the processes use while the cluster is quiet, before anything happens.
+// rest records what the processes use while the cluster is quiet, before the churn.
 func (g *gauges) rest() { g.begin = g.sample() }
 
 // leaks compares the processes of now with those at the beginning.
@@ -86,8 +86,8 @@ func (g *gauges) leaks() (leaks []model.Leak) {
 	return leaks
 }
 
-// trends are those of the processes that live at the end, and of the spare node's that
-// ended: none should have.
+// trends returns those of the processes that run at the end, and of ended processes of the
+// spare node, of which there should be none.
 func (g *gauges) trends() (all []model.Trends) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +100,7 @@ func (g *gauges) trends() (all []model.Trends) {
 	return all
 }
 
-// use reads what a process uses.
+// use reads the resources that a process uses.
 func use(pid int) (s model.Sample, err error) {
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

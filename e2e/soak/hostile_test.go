@@ -13,8 +13,8 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// hostileJob is a job whose author wants more than a slice. Whether it is refused or runs
-// does not matter here: it must neither break an invariant nor leave anything behind.
+// hostileJob is a job of an author who wants more than a slice. It may be refused or run: it
+// must neither break an invariant nor leak anything.
 type hostileJob struct {
 	name   string
 	script string // what its task does; by default it waits
@@ -26,7 +26,7 @@ func set(key string, value any) func(*api.TaskGroup, *api.Task) {
 	return func(_ *api.TaskGroup, task *api.Task) { task.SetConfig(key, value) }
 }
 
-const stranger = "11111111-2222-3333-4444-555555555555" // an allocation that is not there
+const stranger = "11111111-2222-3333-4444-555555555555" // an allocation that does not exist
 
 var hostileJobs = []hostileJob{
 	{"huge group name", "", func(group *api.TaskGroup, _ *api.Task) { group.Name = ptr(strings.Repeat("<", 20_000)) }},
@@ -55,7 +55,7 @@ var hostileJobs = []hostileJob{
 	{"archive of others' images", "", set("load", "../../../../etc/passwd")},
 }
 
-// job is the hostile one under a name, with a slice of one unit.
+// job returns the hostile job under a name, with a slice of one unit.
 func (h hostileJob) job(name string) *api.Job {
 	f := formOf("service")
 	if h.script != "" {

@@ -20,7 +20,7 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// testInjected breaks invariants by hand, to show that the soak would notice.
+// testInjected breaks invariants deliberately, to show that the soak detects that.
 func testInjected(t *testing.T, c *cluster, begin model.Remains) {
 	var mu sync.Mutex
 	found := map[model.Kind]int{}
@@ -108,8 +108,7 @@ func endJob(t *testing.T, o *observer, job string) {
 	})
 }
 
-// doubleContainer runs a second container with the labels of the first, which sees all
-// GPUs.
+// doubleContainer runs a second container, with the labels of the first and with all GPUs.
 func doubleContainer(t *testing.T, c *cluster, run model.Run) {
 	t.Helper()
 	docker := c.machineNamed(run.Engine).docker
@@ -128,7 +127,7 @@ func doubleContainer(t *testing.T, c *cluster, run model.Run) {
 	must.NoError(t, docker.ContainerStart(t.Context(), second.ID, container.StartOptions{}))
 }
 
-// releaseUnderContainer gives a running task's claim back.
+// releaseUnderContainer releases a running task's claim.
 func releaseUnderContainer(t *testing.T, c *cluster, run model.Run) {
 	t.Helper()
 	gpu := allocator.GPUID(run.GPUs[0])

@@ -24,8 +24,8 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// inventory lists all that a quiet cluster has and that a leak would add to. The error
-// says what could not be looked at.
+// inventory lists everything of a quiet cluster to which a leak would add. The error names
+// what could not be read.
 func (c *cluster) inventory(ctx context.Context) (model.Remains, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -107,11 +107,11 @@ func (c *cluster) listSessions(_ context.Context, found model.Remains) error {
 	return err
 }
 
-// ofTheNode are the files in state_dir that belong to no task, and may come at any time.
+// ofTheNode are the files in state_dir that belong to no task, and may appear at any time.
 var ofTheNode = []string{"node_id", "plugin.lock", "plugin.current", "plugin.current.lock", "plugin.living", "log-pipes.sock", "images.json", "infra_image.json"}
 
 // listFiles lists the plugins' state, temporary files, and the directories of allocations.
-// The sockets by which Nomad spoke to plugins that were killed are Nomad's.
+// Nomad's sockets to killed plugins are not the plugins' leaks.
 func (c *cluster) listFiles(_ context.Context, found model.Remains) error {
 	for _, dir := range c.stateDirs() {
 		if err := walk(dir, found, "file in state_dir"); err != nil {
@@ -136,7 +136,7 @@ func (c *cluster) listFiles(_ context.Context, found model.Remains) error {
 	return nil
 }
 
-// stateDirs are those of the task driver.
+// stateDirs returns the directories of the task driver.
 func (c *cluster) stateDirs() (dirs []string) {
 	for number := range nodes {
 		dirs = append(dirs, filepath.Join(c.run(), "state"+suffix(number)))
@@ -144,7 +144,7 @@ func (c *cluster) stateDirs() (dirs []string) {
 	return dirs
 }
 
-// suffix is what the scripts append to what belongs to a node; node 0 has none.
+// suffix is what the scripts append to names of a node; node 0 has none.
 func suffix(number int) string {
 	if number == 0 {
 		return ""
@@ -164,8 +164,8 @@ func walk(dir string, found model.Remains, kind string) error {
 	})
 }
 
-// listProcesses lists what the cluster's daemons started, by the mark in their
-// environment, and what names its directory.
+// listProcesses lists processes with the mark of the cluster's daemons in their
+// environment, or with the cluster's directory in their command line.
 func (c *cluster) listProcesses(_ context.Context, found model.Remains) error {
 	ours := map[int]bool{}
 	for _, pid := range allPids() {
@@ -188,7 +188,7 @@ func (c *cluster) listProcesses(_ context.Context, found model.Remains) error {
 	return nil
 }
 
-// programOf is a program's name and, of Nomad's helpers, which one it is.
+// programOf returns a program's name, and for Nomad's helpers their kind.
 func programOf(args []string) string {
 	name := filepath.Base(args[0])
 	if name == "nomad" && len(args) > 1 {

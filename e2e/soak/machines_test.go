@@ -18,16 +18,16 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// machine is a node with an engine of its own.
+// machine is a node with its own engine.
 type machine struct {
 	number  int
-	run     string // the engine's run directory; of number 0 the cluster's too
+	run     string // the engine's run directory; for number 0 also the cluster's
 	slot    int
 	scripts scripts
 	docker  *client.Client
 }
 
-// name is that of the node, and its host name.
+// name is the name of the node and its host name.
 func (m *machine) name() string { return fmt.Sprintf("node-%d", m.number) }
 
 func (m *machine) socket() string { return "unix://" + filepath.Join(m.run, "docker.sock") }
@@ -48,7 +48,7 @@ func (m *machine) startEngine() error {
 // scripts runs the development cluster's scripts in an environment.
 type scripts struct{ env []string }
 
-const scriptTime = 20 * time.Minute // one of them may wait until tools are built
+const scriptTime = 20 * time.Minute // a script may wait until tools are built
 
 func (s scripts) do(command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptTime)
@@ -68,8 +68,8 @@ func (s scripts) do(command ...string) (string, error) {
 
 const firstSlot, lastSlot = 20, 59 // with-dockerd.sh has those behind
 
-// takeSlots takes numbers of clusters that are free, by making the bridges that belong to
-// them, of which the kernel makes each only once.
+// takeSlots claims free cluster numbers by making their bridges: the kernel makes each
+// bridge only once.
 func takeSlots(count int) (slots []int, err error) {
 	for slot := firstSlot; slot <= lastSlot && len(slots) < count; slot++ {
 		if exec.Command("ip", "link", "add", bridgeOf(slot), "type", "bridge").Run() != nil {
@@ -89,7 +89,7 @@ func takeSlots(count int) (slots []int, err error) {
 
 func bridgeOf(slot int) string { return "gpumem" + strconv.Itoa(slot) }
 
-// freeSlot gives a slot back; its bridge may be gone already.
+// freeSlot frees a slot; its bridge may be gone already.
 func freeSlot(slot int) error {
 	if _, err := net.InterfaceByName(bridgeOf(slot)); err != nil {
 		return nil

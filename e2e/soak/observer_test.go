@@ -23,7 +23,7 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// observer collects what the model judges.
+// observer collects the observations for the model.
 type observer struct {
 	*cluster
 	report func(model.Violation)
@@ -31,16 +31,16 @@ type observer struct {
 	mu       sync.Mutex
 	timeline *model.Timeline
 	checker  *model.Checker
-	looked   map[string]bool // containers whose devices were looked at
+	looked   map[string]bool // containers with checked devices
 	looks    int
 	blind    int
 	held     int // claims at the last look
 }
 
-// bounds are those that the documentation gives. What is claimed is claimed before the
-// container is created, so that a running container is without a claim for a moment at
-// most; where a ledger was unreadable, running tasks repeat their claims within two
-// minutes. A task's claim may wait for ten minutes to be recognised as left behind.
+// bounds are those of the documentation. Units are claimed before the container is created,
+// so a running container is without a claim for a moment at most. After a ledger was
+// unreadable, running tasks repeat their claims within two minutes. An orphan claim may last
+// for ten minutes before it is recognised.
 var bounds = model.Bounds{Unclaimed: 10 * time.Second, Repaired: 2 * time.Minute, Orphan: 12 * time.Minute}
 
 func newObserver(c *cluster, report func(model.Violation)) *observer {
@@ -51,7 +51,7 @@ func newObserver(c *cluster, report func(model.Violation)) *observer {
 	}
 }
 
-// observe watches until ctx ends.
+// observe runs until ctx ends.
 func (o *observer) observe(ctx context.Context) {
 	var watching sync.WaitGroup
 	for _, m := range o.machines {
@@ -96,21 +96,21 @@ func (o *observer) listed(m *machine, running []livingContainer, missedSince tim
 	}
 }
 
-// running are the containers with a slice that run.
+// running returns the running containers with a slice.
 func (o *observer) running() []model.Run {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.DeleteFunc(o.timeline.Running(), func(r model.Run) bool { return len(r.GPUs) == 0 })
 }
 
-// repaired notes that a GPU's ledger can be read again.
+// repaired records that a GPU's ledger can be read again.
 func (o *observer) repaired(gpu string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.checker.Repaired(gpu, time.Now())
 }
 
-// learnBookings asks Nomad what it booked for tasks that have a container.
+// learnBookings queries Nomad's bookings for tasks that have a container.
 func (o *observer) learnBookings(ctx context.Context) {
 	o.mu.Lock()
 	tasks := o.timeline.Unbooked()
@@ -118,10 +118,10 @@ func (o *observer) learnBookings(ctx context.Context) {
 	for _, task := range tasks {
 		units, err := o.bookedFor(task)
 		if errors.Is(err, errNotBooked) {
-			continue // it never will be known
+			continue // it will never be known
 		}
 		if err != nil || ctx.Err() != nil {
-			return // Nomad is down: another time
+			return // Nomad is down: try later
 		}
 		o.mu.Lock()
 		o.tell(o.timeline.Book(task, units))
@@ -129,7 +129,7 @@ func (o *observer) learnBookings(ctx context.Context) {
 	}
 }
 
-// errNotBooked: Nomad knows no such task.
+// errNotBooked is returned when Nomad does not know the task.
 var errNotBooked = errors.New("nothing is booked")
 
 func (o *observer) bookedFor(task model.Task) (units []model.Unit, err error) {
@@ -180,7 +180,7 @@ func (o *observer) look(ctx context.Context) {
 	}
 }
 
-// seen looks once, from the host, at which GPUs a container has.
+// seen checks once, from the host, which GPUs a container has.
 func (o *observer) seen(ctx context.Context, run model.Run) []model.Violation {
 	_, known := o.timeline.Booked(run.Task)
 	if o.looked[run.ID] || !known {
@@ -206,7 +206,7 @@ func (o *observer) seen(ctx context.Context, run model.Run) []model.Violation {
 	return o.timeline.Sees(run.Container, gpus, time.Now())
 }
 
-// claimsOf lists a snapshot's claims, and the GPUs whose claims cannot be read.
+// claimsOf returns a snapshot's claims, and the GPUs with unreadable claims.
 func claimsOf(s *allocator.Snapshot) (claims []model.Claim, unreadable []string) {
 	for _, gpu := range s.GPUs {
 		if gpu.Ledger == nil {

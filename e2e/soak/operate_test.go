@@ -18,8 +18,8 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// churn does to jobs what the model chooses, until ctx ends. It waits for no answer before
-// the next operation, unless many are still to be answered.
+// churn runs the operations that the model chooses until ctx ends. It does not wait for an
+// answer before the next operation, unless many answers are outstanding.
 func (s *soak) churn(ctx context.Context) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -52,10 +52,10 @@ func (s *soak) churn(ctx context.Context) {
 const (
 	churnJobs    = 16 // at a time
 	unanswered   = 6  // operations at a time
-	hostileEvery = 8  // every so many operations one submits or ends a hostile job
+	hostileEvery = 8  // one of this number of operations submits or ends a hostile job
 )
 
-// operate does one operation and returns once Nomad has answered.
+// operate runs one operation and returns once Nomad has answered.
 func (s *soak) operate(op model.Operation, revision int) error {
 	jobs := s.nomad.Jobs()
 	switch op.Verb {
@@ -109,7 +109,7 @@ func (s *soak) anyRunning(job string) (*api.Allocation, error) {
 	return nil, errNothing
 }
 
-// attack submits a hostile job, or ends it if it is there.
+// attack submits a hostile job, or ends it if it exists.
 func (s *soak) attack(h hostileJob) {
 	name, begun := "hostile-"+slug(h.name), time.Now()
 	known, _, err := s.nomad.Jobs().Info(name, nil)
@@ -122,7 +122,7 @@ func (s *soak) attack(h hostileJob) {
 	s.count(s.report.Hostile, h.name, time.Since(begun), err)
 }
 
-// stopAll ends and purges every job, and returns once Nomad has taken that in.
+// stopAll ends and purges every job, and returns once Nomad has accepted that.
 func (s *soak) stopAll(ctx context.Context) error {
 	for {
 		jobs, _, err := s.nomad.Jobs().List(nil)
@@ -141,7 +141,7 @@ func (s *soak) stopAll(ctx context.Context) error {
 	}
 }
 
-// wait pauses and reports whether ctx still goes on.
+// wait pauses and reports whether ctx is still active.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

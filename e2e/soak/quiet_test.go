@@ -21,7 +21,7 @@ import (
 	"nomad-gpu-mem/e2e/soak/model"
 )
 
-// settle waits until nothing changes any more, and returns what there is.
+// settle waits until nothing changes any more, and returns the inventory.
 func (s *soak) settle(t *testing.T) model.Remains {
 	t.Helper()
 	var last model.Remains
@@ -40,11 +40,11 @@ func (s *soak) settle(t *testing.T) model.Remains {
 
 const settleStep = 3 * time.Second
 
-// isOthers reports whether a leak is of what Nomad's agent or Docker's daemon makes by itself
-// and leaves if it is killed: no plugin learns of it. A log collector stays if its
-// allocation ended while there was no agent, and so do the file of a network namespace
-// whose container is gone, its link in a bridge, which a daemon that is killed while it makes or removes a container
-// leaves, and a shim that containerd has no task for. Containers themselves are the driver's, and judged.
+// isOthers reports whether a leak belongs to Nomad's agent or Docker's daemon, which leave it
+// when they are killed; no plugin knows it. These are a log collector, if its allocation ended
+// while there was no agent, the file of a network namespace without a container, and a shim
+// without a task in containerd. A daemon that is killed while it makes or removes a container
+// also leaves a link in a bridge. Containers belong to the driver and count as leaks.
 func isOthers(leak model.Leak) bool {
 	switch leak.Kind {
 	case "group's address", "firewall rule", "network namespace", "network link":
@@ -55,7 +55,7 @@ func isOthers(leak model.Leak) bool {
 	return false
 }
 
-// leaks are what there is more than at the beginning, apart from what others have left.
+// leaks returns the items that did not exist at the beginning, without those of isOthers.
 func (s *soak) leaks(begin, end model.Remains) (ours, others []model.Leak) {
 	for _, leak := range model.Leaks(begin, end) {
 		if isOthers(leak) {
@@ -67,8 +67,7 @@ func (s *soak) leaks(begin, end model.Remains) (ours, others []model.Leak) {
 	return append(ours, s.gauges.leaks()...), others
 }
 
-// settleTo waits until there is no more than at the beginning, or for as long as that may
-// take, and returns what there is.
+// settleTo waits until there is no leak, or until the time limit, and returns the inventory.
 func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
 	t.Helper()
 	begun, told := time.Now(), time.Now()
@@ -95,13 +94,13 @@ func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
 	}
 }
 
-// sandboxTime is how long the driver may take to remove pause containers that Nomad asks it to
-// remove. A plugin that is killed while it makes or removes one leaves it for an hour,
+// sandboxTime bounds how long the driver may take to remove pause containers on Nomad's
+// request. A plugin that is killed while it makes or removes one leaves it for an hour,
 // which is longer than a soak waits.
 const sandboxTime = 90 * time.Second
 
-// removeSandboxes removes the pause containers that are left, all of ended jobs, and counts
-// them, so that what is left beside them is seen.
+// removeSandboxes removes and counts the remaining pause containers, all of ended jobs, so
+// that other leaks are visible.
 func (s *soak) removeSandboxes(t *testing.T) {
 	t.Helper()
 	for _, m := range s.machines {
@@ -114,7 +113,7 @@ func (s *soak) removeSandboxes(t *testing.T) {
 	}
 }
 
-// summary is what there is too much, by kind, and an example.
+// summary returns the leaks by kind, with an example.
 func summary(leaks []model.Leak, err error) string {
 	if err != nil {
 		return err.Error()
@@ -126,7 +125,7 @@ func summary(leaks []model.Leak, err error) string {
 	return fmt.Sprintf("%v, such as %s", counts, leaks[0].Item)
 }
 
-// collect has Nomad forget what has ended, and looks.
+// collect makes Nomad collect its garbage, and returns the inventory.
 func (s *soak) collect(ctx context.Context) (model.Remains, error) {
 	if err := s.nomad.System().GarbageCollect(); err != nil {
 		return nil, err
@@ -147,7 +146,7 @@ func (s *soak) sellAll(ctx context.Context) error {
 		job := formOf("service").job(fmt.Sprintf("all-of-%d", gpu), model.Request{Units: []uint64{uint64(s.units(gpu))}, Count: 1}, 0)
 		task := job.TaskGroups[0].Tasks[0]
 		task.Resources.Devices[0].Name = "nvidia/gpu-mem/" + s.gpus.GPUs[gpu].UUID
-		task.Config["volumes"] = []string{"local/data:/data"} // the driver has a place for mounts from then on
+		task.Config["volumes"] = []string{"local/data:/data"} // makes the driver create its directory for mounts
 		if _, _, err := s.nomad.Jobs().Register(job, nil); err != nil {
 			return err
 		}
@@ -163,7 +162,7 @@ func (s *soak) sellAll(ctx context.Context) error {
 	}
 }
 
-// notRunning are the GPUs on which the task that wants all units does not run.
+// notRunning returns the GPUs on which the task for all units does not run.
 func (s *soak) notRunning() (waiting []string, err error) {
 	for gpu := range s.gpus.GPUs {
 		allocs, _, err := s.nomad.Jobs().Allocations(fmt.Sprintf("all-of-%d", gpu), false, nil)

@@ -26,12 +26,12 @@ const (
 	shortChurn  = 90 * time.Second
 	progressFor = 10 * time.Second // between two lines
 
-	// quietTime bounds how long the cluster may take to be quiet after the last fault: a
-	// task's claim that was left behind is recognised after ten minutes.
+	// quietTime bounds how long the cluster may take to be quiet after the last fault: an
+	// orphan claim is recognised after ten minutes.
 	quietTime = 12 * time.Minute
 )
 
-// soak is one run.
+// soak is one run of the soak.
 type soak struct {
 	*cluster
 	seed     uint64
@@ -44,7 +44,7 @@ type soak struct {
 	failures map[int]int // of each GPU
 }
 
-// Whatever jobs and faults do, no unit is used twice, and nothing is lost or left behind.
+// Under all jobs and faults no unit is used twice, and nothing is lost or leaked.
 func TestSoak(t *testing.T) {
 	seed, churn := settings(t)
 	t.Logf("seed %d, churning for %s", seed, churn)
@@ -65,7 +65,7 @@ func TestSoak(t *testing.T) {
 	must.NoError(t, s.report.Err())
 }
 
-// settings are those that `make soak` passes on.
+// settings are the variables of `make soak`.
 func settings(t *testing.T) (seed uint64, churn time.Duration) {
 	t.Helper()
 	seed = uint64(time.Now().UnixNano())
@@ -92,7 +92,7 @@ func newSoak(c *cluster, seed uint64) *soak {
 	return s
 }
 
-// run churns under faults for so long. Its error is one of the soak itself.
+// run churns under faults for a duration. It returns only errors of the soak itself.
 func (s *soak) run(ctx context.Context, churn time.Duration) error {
 	observing, stopObserving := context.WithCancel(ctx)
 	defer stopObserving()
@@ -120,7 +120,7 @@ func (s *soak) run(ctx context.Context, churn time.Duration) error {
 	return err
 }
 
-// finish waits until the cluster is quiet, and notes what it then has too much.
+// finish waits until the cluster is quiet, and records leaks.
 func (s *soak) finish(t *testing.T, begin model.Remains) {
 	t.Helper()
 	stopped := time.Now()
@@ -136,7 +136,7 @@ func (s *soak) finish(t *testing.T, begin model.Remains) {
 	must.NoError(t, s.stopAll(t.Context()))
 }
 
-// publish prints the report, and writes it for programs if asked to.
+// publish prints the report, and writes it as JSON if requested.
 func (s *soak) publish(t *testing.T) {
 	t.Helper()
 	s.report.Write(os.Stdout)
@@ -169,7 +169,7 @@ func total(tallies map[string]model.Tally) (sum int) {
 	return sum
 }
 
-// count counts something done or not done.
+// count counts an operation, done or failed.
 func (s *soak) count(in map[string]model.Tally, name string, took time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *soak) count(in map[string]model.Tally, name string, took time.Duration,
 	}
 }
 
-// violated takes a violation into the report, and says so at once.
+// violated adds a violation to the report and logs it at once.
 func (s *soak) violated(v model.Violation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,12 +191,12 @@ func (s *soak) violated(v model.Violation) {
 
 const mostNotes = 50
 
-// note takes a note for the report, each only once. The caller holds the lock.
+// note adds a note to the report, each only once. The caller holds the lock.
 func (s *soak) note(text string) {
 	if len(s.report.Notes) < mostNotes && !slices.Contains(s.report.Notes, text) {
 		s.report.Notes = append(s.report.Notes, text)
 	}
 }
 
-// fail ends the churn: the soak itself is at fault.
+// fail ends the churn because of an error of the soak itself.
 func (s *soak) fail(err error) { s.stop(err) }

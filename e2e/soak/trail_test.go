@@ -19,14 +19,14 @@ import (
 
 var (
 	allocID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	// cleaning are lines about what no task owns.
+	// cleaning matches lines about items without a task.
 	cleaning = regexp.MustCompile(`(?i)dangling|no task owns|of another node|has forgotten|another process`)
 )
 
 const trailLines = 200 // printed of each log
 
-// printTrail prints what the agents and plugins logged about the allocations that leaked,
-// and about what they clean: the logs themselves go with the cluster.
+// printTrail prints the log lines of agents and plugins about leaked allocations and about
+// clean-up, since the logs are removed with the cluster.
 func (s *soak) printTrail(leaks []model.Leak) {
 	var ids []string
 	for _, leak := range leaks {

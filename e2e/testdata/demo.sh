@@ -2,7 +2,7 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# The life of a demo on a machine of its own, with a job that has a network of its own,
+# Starts and stops a demo in its own namespaces, with a job that has its own network,
 # for which Nomad and CNI change the host. Prints the host's state before and after.
 # Usage: demo.sh STORE
 set -euo pipefail

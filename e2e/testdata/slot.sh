@@ -2,8 +2,8 @@
 # Copyright the nomad-gpu-mem authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Two run directories and one slot: what the scripts of the second do to the first's
-# bridges. Usage: slot.sh DIRECTORY
+# Two run directories and one slot: shows what the scripts of the second directory do to
+# the bridges of the first. Usage: slot.sh DIRECTORY
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export GPU_MEM_SLOT=7 GPU_MEM_GPUS=fake
@@ -22,6 +22,6 @@ bridges "after another's down"
 GPU_MEM_RUN=$first scripts/cluster.sh down >/dev/null
 bridges "after its own down"
 
-# A directory that someone has removed has no cluster any more.
+# A removed directory has no cluster any more.
 claim "$1/removed"
 GPU_MEM_RUN=$second bash -c 'source scripts/lib.sh && need_slot && echo "free again"'

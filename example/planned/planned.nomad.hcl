@@ -1,5 +1,5 @@
-# Two replicas of a model server and a trainer, sent to the best GPUs by the
-# planner. How much memory a replica needs is a matter of its profile.
+# Two replicas of a model server and a trainer; the planner sends them to the best
+# GPUs. The memory of a replica comes from its profile.
 variable "image" {
   type    = string
   default = "gpu-mem/busybox:1"

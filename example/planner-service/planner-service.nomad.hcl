@@ -1,5 +1,5 @@
 # The planner as a Nomad job: `replan --watch`, and the webhook for an admission proxy.
-# Nomad gives the tasks a token and a socket to its API; README.md says what both need.
+# Nomad gives the tasks a token and a socket of its API; README.md says which rights they need.
 variable "nomad" {
   type    = string
   default = "unix://$${NOMAD_SECRETS_DIR}/api.sock"

@@ -20,7 +20,7 @@ job "two-gpus" {
         cpu    = 100
         memory = 64
 
-        # Two GPUs, told apart by their size.
+        # Two GPUs, selected by their size.
         device "nvidia/gpu-mem" {
           count = 2
 

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command fakenvml compiles the fake NVML into the folder that is its argument.
+// Command fakenvml compiles the fake NVML into the folder of its argument.
 package main
 
 import (

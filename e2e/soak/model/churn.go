@@ -25,7 +25,7 @@ const (
 // Verbs are all operations, in the order of the report.
 var Verbs = []Verb{Start, Stop, Purge, Update, Scale, Restart, Evict}
 
-// Form is what kind of job runs under a name.
+// Form is the kind of job under a name.
 type Form struct {
 	Name   string
 	Ends   bool // by itself
@@ -33,10 +33,10 @@ type Form struct {
 	Weight int // how often it is chosen, beside others
 }
 
-// Request is what a job is to look like.
+// Request describes a job.
 type Request struct {
 	Form  string
-	Units []uint64 // of each GPU that it asks for; none: no slice
+	Units []uint64 // of each requested GPU; none: no slice
 	Count int      // instances
 }
 
@@ -52,11 +52,11 @@ type Operation struct {
 type Churn struct {
 	random *rand.Rand
 	forms  []Form
-	most   uint64 // units that a job may ask of one GPU
+	most   uint64 // units that a job may request of one GPU
 	jobs   []slot
 }
 
-// slot is a name for jobs, and the job that has it.
+// slot is a job name, and the job that has it.
 type slot struct {
 	name  string
 	form  *Form
@@ -64,7 +64,7 @@ type slot struct {
 	count int
 }
 
-// NewChurn returns one for so many jobs at a time.
+// NewChurn returns a churn for a number of jobs at a time.
 func NewChurn(seed uint64, jobs int, most uint64, forms []Form) *Churn {
 	c := &Churn{random: rand.New(rand.NewPCG(seed, 1)), forms: forms, most: most}
 	for n := range jobs {
@@ -73,7 +73,7 @@ func NewChurn(seed uint64, jobs int, most uint64, forms []Form) *Churn {
 	return c
 }
 
-// Next chooses an operation and takes it for done.
+// Next chooses an operation and assumes that it succeeds.
 func (c *Churn) Next() Operation {
 	s := &c.jobs[c.random.IntN(len(c.jobs))]
 	if !s.runs {
@@ -138,7 +138,7 @@ func (c *Churn) form() *Form {
 	panic("weights were summed above")
 }
 
-// Jobs are the names that may have a job.
+// Jobs returns the names that may have a job.
 func (c *Churn) Jobs() (names []string) {
 	for _, s := range c.jobs {
 		names = append(names, s.name)

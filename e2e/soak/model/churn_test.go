@@ -28,7 +28,7 @@ func TestChurnIsRepeatable(t *testing.T) {
 	must.NotEq(t, sequence(7), sequence(8))
 }
 
-// What is done to a job fits what was done to it before, and all kinds of things are done.
+// Each operation on a job is possible after the earlier ones, and all operations occur.
 func TestChurnFitsTheJobs(t *testing.T) {
 	t.Parallel()
 	c := NewChurn(1, 12, 8, testForms)

@@ -28,8 +28,8 @@ type Look struct {
 	Unreadable    []string // GPUs whose ledgers cannot be read
 }
 
-// Bounds is how long a state may last that a task passes through while it starts or
-// ends, or while a fault is being repaired.
+// Bounds limits the time of states through which a task passes while it starts or ends, or
+// while a fault is being repaired.
 type Bounds struct {
 	Unclaimed time.Duration // container without a claim, on a ledger that was never disturbed
 	Repaired  time.Duration // the same, counted from the repair of the ledger
@@ -45,7 +45,7 @@ type Checker struct {
 	repaired map[string]time.Time // GPUs whose ledgers were disturbed, by the time of their repair
 }
 
-// NewChecker returns one that reads what is booked from the timeline.
+// NewChecker returns a checker that reads bookings from the timeline.
 func NewChecker(bounds Bounds, timeline *Timeline) *Checker {
 	return &Checker{
 		bounds: bounds, timeline: timeline,
@@ -53,7 +53,7 @@ func NewChecker(bounds Bounds, timeline *Timeline) *Checker {
 	}
 }
 
-// Repaired notes that a GPU's ledger can be read again.
+// Repaired records that a GPU's ledger can be read again.
 func (c *Checker) Repaired(gpu string, at time.Time) { c.repaired[gpu] = at }
 
 // See returns what is wrong in a look. A state that lasts is reported once.
@@ -63,8 +63,8 @@ func (c *Checker) See(look Look) (found []Violation) {
 	return append(found, c.misbooked(look)...)
 }
 
-// unclaimed finds containers that ran all through the look, on GPUs where no claim is
-// their task's.
+// unclaimed finds containers that ran during the whole look on GPUs without a claim of
+// their task.
 func (c *Checker) unclaimed(look Look) (found []Violation) {
 	bare := map[string]time.Time{}
 	for _, run := range look.Before {
@@ -92,8 +92,8 @@ func (c *Checker) unclaimed(look Look) (found []Violation) {
 	return found
 }
 
-// grace is how long a container may be without a claim: until the driver has repeated
-// its claims, if the ledger was disturbed, and else a moment.
+// grace returns how long a container may be without a claim: a moment, or, if the ledger
+// was disturbed, until the driver has repeated its claims.
 func (c *Checker) grace(gpu string, since time.Time) time.Duration {
 	repaired, disturbed := c.repaired[gpu]
 	if !disturbed {
@@ -102,8 +102,8 @@ func (c *Checker) grace(gpu string, since time.Time) time.Duration {
 	return max(c.bounds.Unclaimed, repaired.Add(c.bounds.Repaired).Sub(since))
 }
 
-// due reports whether a state lasts for longer than it may and was not reported yet,
-// which is what a zero time says.
+// due reports whether a state exceeds its limit and was not reported yet. A zero time marks
+// a reported state.
 func due(since, now time.Time, bound time.Duration) bool {
 	return !since.IsZero() && now.Sub(since) > bound
 }
@@ -136,7 +136,7 @@ func (c *Checker) orphaned(look Look) (found []Violation) {
 	return found
 }
 
-// misbooked finds claims of other units than those that Nomad booked for the task.
+// misbooked finds claims of units that Nomad did not book for the task.
 func (c *Checker) misbooked(look Look) (found []Violation) {
 	for _, claim := range look.Claims {
 		booked, known := c.timeline.Booked(claim.Task)

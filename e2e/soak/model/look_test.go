@@ -13,7 +13,7 @@ import (
 
 var bounds = Bounds{Unclaimed: 5 * time.Second, Repaired: 2 * time.Minute, Orphan: 12 * time.Minute}
 
-// history is a checker and what it is shown.
+// history is a checker and its observations.
 type history struct {
 	*Checker
 	timeline *Timeline
@@ -24,7 +24,7 @@ func newHistory() history {
 	return history{NewChecker(bounds, timeline), timeline}
 }
 
-// look shows the checker what runs and these claims.
+// look passes the running containers and these claims to the checker.
 func (h history) look(second int, claims ...Claim) []Kind {
 	return h.kinds(Look{At: at(second), Before: h.timeline.Running(), After: h.timeline.Running(), Claims: claims})
 }
@@ -66,8 +66,8 @@ func TestContainerThatDidNotRunAllThroughTheLook(t *testing.T) {
 	}
 }
 
-// A ledger that cannot be read says nothing, and after its repair the driver has the
-// time to claim again.
+// An unreadable ledger proves nothing, and after its repair the driver has time to claim
+// again.
 func TestContainerOnADisturbedLedger(t *testing.T) {
 	t.Parallel()
 	h := newHistory()

@@ -16,15 +16,15 @@ type Sample struct {
 	RSSKiB  int
 }
 
-// Process is what is known of one process over time.
+// Process has the samples of one process over time.
 type Process struct {
 	Name    string
 	PID     int
 	Samples []Sample
 }
 
-// Slack is how much more than at its quiet beginning a process may use at its quiet end:
-// idle connections, threads that Go keeps, memory that it has not given back.
+// Slack is how much more a process may use at its quiet end than at its quiet beginning:
+// idle connections, threads that Go keeps, memory that it has not released.
 type Slack struct{ FDs, Threads, RSSKiB int }
 
 // Trend is the straight line through one figure of a process.
@@ -44,7 +44,7 @@ type Trends struct {
 	RSSKiB  Trend         `json:"rss_kib"`
 }
 
-// Trends draws the lines. There must be a sample.
+// Trends returns the trends. The process must have a sample.
 func (p Process) Trends() Trends {
 	first, last := p.Samples[0], p.Samples[len(p.Samples)-1]
 	return Trends{

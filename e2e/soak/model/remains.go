@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Remains is what is there when a cluster is quiet: items by kind, such as mounts by
-// path. An item may be there several times.
+// Remains is the inventory of a quiet cluster: items by kind, such as mounts by path. An
+// item may occur several times.
 type Remains map[string][]string
 
-// Leak is what was not there at the beginning and is there at the end.
+// Leak is an item that exists at the end and did not exist at the beginning.
 type Leak struct {
 	Kind string `json:"kind"`
 	Item string `json:"item"`

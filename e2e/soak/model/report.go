@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Tally counts how often something was done, and how long it took.
+// Tally counts an operation and sums its time.
 type Tally struct {
 	Count   int           `json:"count"`
-	Failed  int           `json:"failed,omitempty"` // not done: refused, or there was nothing to do it to
+	Failed  int           `json:"failed,omitempty"` // refused, or without a target
 	Total   time.Duration `json:"total_ns"`
 	Longest time.Duration `json:"longest_ns"`
 }
@@ -33,7 +33,7 @@ func (t *Tally) Add(took time.Duration, failed bool) {
 	t.Longest = max(t.Longest, took)
 }
 
-// Report is all that a soak has shown.
+// Report is the result of a soak.
 type Report struct {
 	Seed       uint64           `json:"seed"`
 	Nodes      int              `json:"nodes"`
@@ -47,12 +47,12 @@ type Report struct {
 	Containers int              `json:"containers"` // of tasks, that ran
 	Sandboxes  int              `json:"sandboxes"`  // pause containers that were left for the driver's hourly clean-up
 	Looks      int              `json:"looks"`
-	Blind      int              `json:"blind"` // looks at which the table did not answer
+	Blind      int              `json:"blind"` // looks during which the table did not answer
 	Notes      []string         `json:"notes,omitempty"`
 	Processes  []Trends         `json:"processes"`
 	Violations []Violation      `json:"violations"`
 	Leaks      []Leak           `json:"leaks"`
-	OthersLeft []Leak           `json:"others_left,omitempty"` // by agents and daemons that were killed; not judged
+	OthersLeft []Leak           `json:"others_left,omitempty"` // by killed agents and daemons; does not fail the soak
 }
 
 // Err is nil if nothing was violated or leaked.
@@ -63,7 +63,7 @@ func (r Report) Err() error {
 	return fmt.Errorf("%d violations, %d leaks; repeat with SEED=%d", len(r.Violations), len(r.Leaks), r.Seed)
 }
 
-// JSON is the report for programs.
+// JSON returns the report for programs.
 func (r Report) JSON() ([]byte, error) { return json.MarshalIndent(r, "", "  ") }
 
 // Write prints the report as tables.

@@ -35,7 +35,7 @@ type Run struct {
 	From, To time.Time
 }
 
-// overlaps reports whether both ran at one moment for certain.
+// overlaps reports whether both certainly ran at one moment.
 func (r *Run) overlaps(other *Run) bool {
 	return r.before(other.To) && other.before(r.To)
 }
@@ -43,21 +43,21 @@ func (r *Run) overlaps(other *Run) bool {
 // before reports whether the run began before another's end.
 func (r *Run) before(end time.Time) bool { return end.IsZero() || r.From.Before(end) }
 
-// Timeline is what is known of all runs. Each engine reports its events in order.
+// Timeline has all known runs. Each engine reports its events in order.
 type Timeline struct {
 	runs   []*Run
 	booked map[Task][]Unit
 	on     map[Unit][]*Run
-	told   map[string]bool // pairs of containers that were reported
+	known  map[string]bool // pairs of containers that were reported
 }
 
 // NewTimeline returns an empty one.
 func NewTimeline() *Timeline {
-	return &Timeline{booked: map[Task][]Unit{}, on: map[Unit][]*Run{}, told: map[string]bool{}}
+	return &Timeline{booked: map[Task][]Unit{}, on: map[Unit][]*Run{}, known: map[string]bool{}}
 }
 
-// Started notes that a container runs. A repeated report changes nothing: an engine
-// tells what happened again to those who ask after a pause.
+// Started records that a container runs. A repeated report has no effect: after a pause an
+// engine reports past events again.
 func (t *Timeline) Started(c Container, at time.Time) []Violation {
 	for _, run := range t.runs {
 		if run.ID == c.ID && (run.To.IsZero() || at.Before(run.To)) {
@@ -69,16 +69,15 @@ func (t *Timeline) Started(c Container, at time.Time) []Violation {
 	return t.place(run)
 }
 
-// Ended notes that a container's process has ended.
+// Ended records that a container's process has ended.
 func (t *Timeline) Ended(id string, at time.Time) {
 	if run := t.open(id); run != nil {
 		run.To = at
 	}
 }
 
-// Listed takes in the full list of an engine's running containers, after a time in
-// which its events may have been missed. What ended meanwhile ran for certain until the
-// events were missed.
+// Listed records the full list of an engine's running containers, after a time in which
+// events may have been missed. A container that ended meanwhile certainly ran until then.
 func (t *Timeline) Listed(engine string, running []string, missedSince time.Time) {
 	for _, run := range t.runs {
 		if run.To.IsZero() && run.Engine == engine && !slices.Contains(running, run.ID) {
@@ -90,7 +89,7 @@ func (t *Timeline) Listed(engine string, running []string, missedSince time.Time
 	}
 }
 
-// Book notes which units Nomad gave to a task. They never change.
+// Book records which units Nomad gave to a task. They never change.
 func (t *Timeline) Book(task Task, units []Unit) (found []Violation) {
 	if _, known := t.booked[task]; known {
 		return nil
@@ -130,7 +129,7 @@ func (t *Timeline) Running() (open []Run) {
 	return open
 }
 
-// Runs is how many there were.
+// Runs returns the number of runs.
 func (t *Timeline) Runs() int { return len(t.runs) }
 
 func (t *Timeline) open(id string) *Run {
@@ -142,7 +141,7 @@ func (t *Timeline) open(id string) *Run {
 	return nil
 }
 
-// place puts a run on its units and reports the runs that were there at the same time.
+// place records a run on its units and returns the runs that were there at the same time.
 func (t *Timeline) place(run *Run) (found []Violation) {
 	for _, unit := range t.booked[run.Task] {
 		if slices.Contains(t.on[unit], run) {
@@ -158,12 +157,12 @@ func (t *Timeline) place(run *Run) (found []Violation) {
 	return found
 }
 
-// first reports whether this was not told of these containers before.
+// first reports whether this violation of these containers is new.
 func (t *Timeline) first(what string, ids ...string) bool {
 	slices.Sort(ids)
 	key := what + " " + strings.Join(ids, " ")
-	defer func() { t.told[key] = true }()
-	return !t.told[key]
+	defer func() { t.known[key] = true }()
+	return !t.known[key]
 }
 
 func double(unit Unit, a, b *Run) Violation {

@@ -14,10 +14,10 @@ const gpu = "GPU-1"
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// at is so many seconds after noon.
+// at returns a time in seconds after noon.
 func at(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 
-// of is a container of the first task of an allocation.
+// of returns a container of the first task of an allocation.
 func of(alloc, id string) Container {
 	return Container{ID: id, Name: id, Engine: "e", Task: Task{alloc, "app"}, Attempt: alloc + "/" + id, GPUs: []string{gpu}}
 }
@@ -98,7 +98,7 @@ func TestTwoContainersOnOneUnit(t *testing.T) {
 	}
 }
 
-// What Nomad booked may become known only after both containers have ended.
+// Nomad's booking may become known only after both containers have ended.
 func TestDoubleFoundLate(t *testing.T) {
 	t.Parallel()
 	l := NewTimeline()

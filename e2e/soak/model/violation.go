@@ -19,7 +19,7 @@ const (
 	Lost        Kind = "unit cannot be sold again"
 )
 
-// Kinds are all invariants, in the order of the report.
+// Kinds lists all invariants, in the order of the report.
 var Kinds = []Kind{Double, Unclaimed, Orphan, Misbooked, Exposed, Overwritten, Lost}
 
 // Violation is one breach of an invariant.

@@ -1,4 +1,4 @@
-# All GPUs asked for in a template, which Nomad applies after what devices say.
+# A template requests all GPUs; Nomad applies it after the devices' environment.
 job "all-visible-by-template" {
   type = "service"
 

@@ -1,4 +1,4 @@
-# A device block, and all GPUs asked for by hand besides.
+# A device block, and a variable that requests all GPUs.
 job "all-visible" {
   type = "service"
 

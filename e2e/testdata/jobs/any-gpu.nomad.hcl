@@ -1,4 +1,4 @@
-# A whole GPU of any maker, on every node. A unit of memory is not one.
+# A whole GPU of any vendor, on every node. A unit of memory does not match.
 job "any-gpu" {
   type = "system"
 

@@ -1,4 +1,4 @@
-# What people do with a task: files brought and made, a volume, a port, checks, signals.
+# Usual operations on a task: artifacts and templates, a volume, a port, checks, signals.
 variable "artifact" {
   type = string
 }
@@ -49,7 +49,7 @@ job "at-work" {
         destination = "local/serve.sh"
         change_mode = "noop"
         data        = <<-END
-          trap 'echo told $(cat /local/greeting)' HUP
+          trap 'echo changed: $(cat /local/greeting)' HUP
           trap 'echo poked' USR1
           trap 'exit 0' TERM INT
           echo written by $NOMAD_TASK_NAME >/shared/at-work

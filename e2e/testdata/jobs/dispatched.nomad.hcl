@@ -1,4 +1,4 @@
-# Dispatched runs of an image that asks for every GPU, without a device block.
+# Dispatched runs of an image that requests every GPU, without a device block.
 job "dispatched" {
   type = "batch"
 

@@ -1,5 +1,5 @@
 # A training run: shared memory within the task's memory, locked pages, a folder of the
-# host, secrets from a template, and no second try.
+# host, secrets from a template, and no restart.
 variable "memory" {
   type    = number
   default = 64

@@ -1,5 +1,5 @@
-# A size of the GPU, in the ways that people write it. A number without a unit compares
-# with nothing: that group waits for ever, and that affinity has no effect.
+# A size of the GPU, in the usual spellings. A number without a unit matches nothing: that
+# group waits forever, and that affinity has no effect.
 job "gpu-sizes" {
   type = "batch"
 

@@ -1,4 +1,4 @@
-# One unit, and a look at what the container sees.
+# One unit; the task prints what its container sees.
 job "list-devices" {
   type = "batch"
 

@@ -1,4 +1,4 @@
-# A monitor on every node, without a device block: it takes nothing and sees everything.
+# A monitor on every node, without a device block: it takes no units and sees all GPUs.
 variable "program" {
   type = string
 }

@@ -1,5 +1,5 @@
-# A generated device block that names the model, an explicit runtime, and a variable
-# left empty that decides on GPUs elsewhere.
+# A generated device block that names the model, an explicit runtime, and an empty
+# variable that selects GPUs in other drivers.
 variable "models" {
   type    = list(string)
   default = ["NVIDIA A10"]

@@ -1,4 +1,4 @@
-# A form that was filled in with "no GPU": zero units of an empty model.
+# A template rendered for "no GPU": zero units of an empty model.
 variable "model" {
   type    = string
   default = ""

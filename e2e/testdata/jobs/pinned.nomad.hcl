@@ -1,4 +1,4 @@
-# A GPU by its UUID, as an attribute and by the units that it must have.
+# A GPU by its UUID, as an attribute, and by its units.
 variable "gpu" {
   type = string
 }

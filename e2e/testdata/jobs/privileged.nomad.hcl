@@ -1,4 +1,4 @@
-# A privileged container sees every GPU, whatever it was given.
+# A privileged container sees every GPU, whatever it has booked.
 job "privileged" {
   type = "service"
 

@@ -1,4 +1,4 @@
-# The GPU belongs to a sidecar that starts before the rest, and a probe runs in between.
+# A sidecar holds the GPU and starts before the other tasks; a probe runs in between.
 job "sidecar-model" {
   type = "service"
 

@@ -1,4 +1,4 @@
-# More than one GPU has, in one ask, which never comes from two; and a device block for
+# One ask for more units than one GPU has, which never succeeds; and a device block for
 # each GPU, which does.
 variable "gpus" {
   type = list(string)
