@@ -51,7 +51,7 @@ func (t *Table) place() string {
 
 func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	if len(gpus) == 1 {
-		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*order) []error {
+		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*pendingChange) []error {
 			return t.changeOne(ctx, gpus[0], batch)
 		})
 	}
@@ -70,7 +70,7 @@ func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, 
 // changeOne makes several callers' changes to one GPU in one write, one after
 // the other. Each is decided on the ledger that those before it have left, and
 // has its own outcome.
-func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []error {
+func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*pendingChange) []error {
 	outcomes := make([]error, len(batch))
 	err := untilApplied(ctx, "claims of GPU "+string(gpu), func() error {
 		write, changed, err := t.decideOne(ctx, gpu, batch, outcomes)
@@ -93,7 +93,7 @@ func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []erro
 
 // changeAlone makes several callers' changes to one GPU one by one, since together they
 // are too large: the one that is alone too large must not fail the others.
-func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*order) []error {
+func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*pendingChange) []error {
 	outcomes := make([]error, len(batch))
 	for i := range batch {
 		outcomes[i] = t.changeOne(ctx, gpu, batch[i:i+1])[0]
@@ -101,7 +101,7 @@ func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*order) []er
 	return outcomes
 }
 
-func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*order, outcomes []error) (write Write, changed bool, err error) {
+func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*pendingChange, outcomes []error) (write Write, changed bool, err error) {
 	key := ClaimsKey(gpu)
 	entry, err := t.store.Get(ctx, key)
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 // it began. Those that come meanwhile wait, and the first of them leads next.
 type combiner struct {
 	mu     sync.Mutex
-	queues map[GPUID][]*order // the first of each leads, or is about to
+	queues map[GPUID][]*pendingChange // the first of each leads, or is about to
 }
 
-// order is one caller's change.
-type order struct {
+// pendingChange is one caller's change.
+type pendingChange struct {
 	decide func(GPUID, *Ledger) (bool, error)
 	lead   chan struct{} // closed when it is this caller's turn to lead
 	done   chan error    // the outcome, if another caller led
@@ -35,16 +35,16 @@ var errLeaderLeft = errors.New("the leading caller gave up")
 
 // do makes the change, alone or with others.
 func (c *combiner) do(ctx context.Context, gpu GPUID, decide func(GPUID, *Ledger) (bool, error),
-	makeAll func(context.Context, []*order) []error) error {
+	makeAll func(context.Context, []*pendingChange) []error) error {
 	for {
-		err := c.once(ctx, gpu, &order{decide: decide, lead: make(chan struct{}), done: make(chan error, 1)}, makeAll)
+		err := c.once(ctx, gpu, &pendingChange{decide: decide, lead: make(chan struct{}), done: make(chan error, 1)}, makeAll)
 		if !errors.Is(err, errLeaderLeft) {
 			return err
 		}
 	}
 }
 
-func (c *combiner) once(ctx context.Context, gpu GPUID, mine *order, makeAll func(context.Context, []*order) []error) error {
+func (c *combiner) once(ctx context.Context, gpu GPUID, mine *pendingChange, makeAll func(context.Context, []*pendingChange) []error) error {
 	c.enqueue(gpu, mine)
 	select {
 	case err := <-mine.done:
@@ -73,11 +73,11 @@ func (c *combiner) once(ctx context.Context, gpu GPUID, mine *order, makeAll fun
 	return outcomes[0]
 }
 
-func (c *combiner) enqueue(gpu GPUID, o *order) {
+func (c *combiner) enqueue(gpu GPUID, o *pendingChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queues == nil {
-		c.queues = map[GPUID][]*order{}
+		c.queues = map[GPUID][]*pendingChange{}
 	}
 	c.queues[gpu] = append(c.queues[gpu], o)
 	if len(c.queues[gpu]) == 1 {
@@ -86,7 +86,7 @@ func (c *combiner) enqueue(gpu GPUID, o *order) {
 }
 
 // withdraw removes an order that nobody has begun with.
-func (c *combiner) withdraw(gpu GPUID, o *order) bool {
+func (c *combiner) withdraw(gpu GPUID, o *pendingChange) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	queue := c.queues[gpu]
@@ -100,10 +100,10 @@ func (c *combiner) withdraw(gpu GPUID, o *order) bool {
 }
 
 // take returns all orders that wait, the caller's first.
-func (c *combiner) take(gpu GPUID) []*order {
+func (c *combiner) take(gpu GPUID) []*pendingChange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	batch := append([]*order(nil), c.queues[gpu]...)
+	batch := append([]*pendingChange(nil), c.queues[gpu]...)
 	for _, order := range batch {
 		order.begun = true
 	}

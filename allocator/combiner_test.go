@@ -18,7 +18,7 @@ type slow struct {
 
 func newSlow() *slow { return &slow{make(chan int), make(chan struct{})} }
 
-func (s *slow) make(ctx context.Context, batch []*order) []error {
+func (s *slow) make(ctx context.Context, batch []*pendingChange) []error {
 	outcomes := make([]error, len(batch))
 	s.sizes <- len(batch)
 	select {

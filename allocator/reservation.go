@@ -23,19 +23,19 @@ const (
 	MaxReservation = time.Hour
 )
 
-// Room is what is wanted of one GPU by somebody who has no booking of Nomad's:
-// so many units, no matter which.
-type Room struct {
-	GPU     GPUID
-	UnitMiB uint64  // memory of one unit, MiB
-	Of      int     // units the GPU is divided into
-	Count   int     // units that are wanted
-	Avoid   UnitSet // units that must not be taken, such as unhealthy ones
+// UnitRequest asks for a number of units of one GPU, no matter which, for an owner that has
+// no booking of Nomad.
+type UnitRequest struct {
+	GPU        GPUID
+	UnitMiB    uint64  // memory of one unit, MiB
+	TotalUnits int     // units that the GPU is divided into
+	Count      int     // units that are wanted
+	Avoid      UnitSet // units that must not be taken, such as unhealthy ones
 }
 
-func (r Room) validate() error {
-	if r.GPU == "" || r.UnitMiB == 0 || r.UnitMiB > maxUnitMiB || r.Of <= 0 || r.Of > maxUnits || r.Count <= 0 {
-		return fmt.Errorf("%d of %d units of %d MiB on GPU %q: %w", r.Count, r.Of, r.UnitMiB, r.GPU, ErrInvalid)
+func (r UnitRequest) validate() error {
+	if r.GPU == "" || r.UnitMiB == 0 || r.UnitMiB > maxUnitMiB || r.TotalUnits <= 0 || r.TotalUnits > maxUnits || r.Count <= 0 {
+		return fmt.Errorf("%d of %d units of %d MiB on GPU %q: %w", r.Count, r.TotalUnits, r.UnitMiB, r.GPU, ErrInvalid)
 	}
 	return nil
 }
@@ -70,27 +70,27 @@ func (l *Ledger) current(now time.Time) *Ledger {
 // promise gives free units to somebody who is no task, and reports whether the
 // ledger changed. It takes the highest numbers, which makes no difference to
 // Nomad and is easy on the eye. Repeating it changes nothing.
-func (l *Ledger) promise(claim Claim, room Room, now time.Time) (changed bool, err error) {
+func (l *Ledger) reserveUnits(claim Claim, request UnitRequest, now time.Time) (changed bool, err error) {
 	if err := claim.Owner.validate(); err != nil {
 		return false, err
 	}
-	if err := room.validate(); err != nil {
+	if err := request.validate(); err != nil {
 		return false, err
 	}
 	next := l.current(now)
 	if _, _, found := next.find(claim.Owner); found {
 		return false, nil
 	}
-	if len(next.Marks) > 0 && next.UnitMiB != room.UnitMiB {
-		return false, fmt.Errorf("GPU %s has claims in units of %d MiB, not %d: %w", room.GPU, next.UnitMiB, room.UnitMiB, ErrUnitMismatch)
+	if len(next.Marks) > 0 && next.UnitMiB != request.UnitMiB {
+		return false, fmt.Errorf("GPU %s has claims in units of %d MiB, not %d: %w", request.GPU, next.UnitMiB, request.UnitMiB, ErrUnitMismatch)
 	}
-	next.Units, next.UnitMiB = next.Units.resized(room.Of), room.UnitMiB
-	units := next.Units[:room.Of].freeUnits(room.Count, room.Avoid)
-	if len(units) < room.Count {
+	next.Units, next.UnitMiB = next.Units.resized(request.TotalUnits), request.UnitMiB
+	units := next.Units[:request.TotalUnits].freeUnits(request.Count, request.Avoid)
+	if len(units) < request.Count {
 		return false, fmt.Errorf("GPU %s has %d free units of %d MiB, %d are wanted: %w",
-			room.GPU, len(units), room.UnitMiB, room.Count, ErrNoRoom)
+			request.GPU, len(units), request.UnitMiB, request.Count, ErrNoRoom)
 	}
-	claim, err = claim.fitted(room.GPU, room.Count, room.Of)
+	claim, err = claim.fitted(request.GPU, request.Count, request.TotalUnits)
 	if err != nil {
 		return false, err
 	}

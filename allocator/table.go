@@ -120,11 +120,11 @@ func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus [
 // planners away and nobody else: it ends when its task claims, when a task that
 // Nomad placed needs the units and there are no others, when Release is called
 // with its ID as attempt, and by itself. See ErrNoRoom and ErrUnitMismatch.
-func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, rooms []Room) error {
+func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, requests []UnitRequest) error {
 	if ttl <= 0 || ttl > MaxReservation {
 		return fmt.Errorf("reservation for %s, more than 0 and at most %s is possible: %w", ttl, MaxReservation, ErrInvalid)
 	}
-	return t.promise(ctx, owner, Reserved, ttl, rooms)
+	return t.reserveUnits(ctx, owner, Reserved, ttl, requests)
 }
 
 // Request asks for units of one GPU for a person outside Nomad. The owner's
@@ -132,11 +132,11 @@ func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, roo
 // units to Nomad, but a task that Nomad has placed by then may still take them.
 // Once that cannot be, Hold makes them the person's. The request ends by itself
 // after patience, should nobody be there any more to hold it or give it up.
-func (t *Table) Request(ctx context.Context, owner Owner, patience time.Duration, room Room) error {
+func (t *Table) Request(ctx context.Context, owner Owner, patience time.Duration, request UnitRequest) error {
 	if patience <= 0 {
 		return fmt.Errorf("request for %s: %w", patience, ErrInvalid)
 	}
-	return t.promise(ctx, owner, Requested, patience, []Room{room})
+	return t.reserveUnits(ctx, owner, Requested, patience, []UnitRequest{request})
 }
 
 // Hold turns a request into units that no task can take, for ttl or, if that is
@@ -167,18 +167,18 @@ func bookingsByGPU(bookings []Booking) (byGPU map[GPUID]Booking, gpus []GPUID, e
 	return byGPU, gpus, nil
 }
 
-func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, life time.Duration, rooms []Room) error {
+func (t *Table) reserveUnits(ctx context.Context, owner Owner, state ClaimState, life time.Duration, requests []UnitRequest) error {
 	now := t.now()
 	claim := Claim{Owner: owner, Attempt: owner.Alloc, State: state, ClaimedAt: now, ExpiresAt: now.Add(life)}
-	byGPU := make(map[GPUID]Room, len(rooms))
-	for _, room := range rooms {
-		if _, twice := byGPU[room.GPU]; twice {
-			return fmt.Errorf("room on GPU %s is wanted twice: %w", room.GPU, ErrInvalid)
+	byGPU := make(map[GPUID]UnitRequest, len(requests))
+	for _, request := range requests {
+		if _, twice := byGPU[request.GPU]; twice {
+			return fmt.Errorf("two requests for units of GPU %s: %w", request.GPU, ErrInvalid)
 		}
-		byGPU[room.GPU] = room
+		byGPU[request.GPU] = request
 	}
 	gpus := slices.Collect(maps.Keys(byGPU))
 	return t.change(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
-		return l.promise(claim, byGPU[gpu], now)
+		return l.reserveUnits(claim, byGPU[gpu], now)
 	})
 }

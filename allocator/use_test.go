@@ -31,7 +31,7 @@ func TestGPU_Unexplained(t *testing.T) {
 			table, _ := newTable(t)
 			must.NoError(t, table.Claim(t.Context(), ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{bookingOf("GPU-1", 0, 1)}))
 			must.NoError(t, table.Reserve(t.Context(), ownerOf("plan-1"), time.Minute,
-				[]allocator.Room{{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: 2}}))
+				[]allocator.UnitRequest{{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: 2}}))
 			state := gpuState()
 			state.UsedMiB, state.UnmanagedMiB = c.used, c.foreign
 			must.NoError(t, table.PutGPU(t.Context(), "GPU-1", state))

@@ -51,7 +51,7 @@ func (g gpu) unhealthy() allocator.UnitSet {
 func (g gpu) healthyUnits() int { return g.units - len(g.unhealthy()) }
 
 // sellableMiB is the memory that is made into units.
-func (g gpu) sellableMiB() uint64 { return beyond(g.Memory.TotalMiB, g.reservedMiB) }
+func (g gpu) sellableMiB() uint64 { return subtractFloor(g.Memory.TotalMiB, g.reservedMiB) }
 
 // unusable keeps what is known of a GPU and says why it cannot be used.
 func (g gpu) unusable(reason string) gpu {
@@ -127,7 +127,7 @@ func (g *gpu) account(held holdings, sellable int, r reading, own gpuSettings) {
 	case own.allowUnmanaged:
 		g.pressure = pressure{}
 	case !now.uncertain && !r.between:
-		spare := beyond(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
+		spare := subtractFloor(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
 		g.pressure = g.pressure.after(now.unmanagedMiB, spare, g.unitMiB)
 	}
 	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.outsideNomad())

@@ -136,7 +136,7 @@ func configuredMemory(g nvml.GPU, sizeMiB uint64) *nvml.Memory {
 			m.UsedMiB += *process.UsedMiB
 		}
 	}
-	m.FreeMiB = beyond(sizeMiB, m.UsedMiB)
+	m.FreeMiB = subtractFloor(sizeMiB, m.UsedMiB)
 	return m
 }
 

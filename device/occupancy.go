@@ -143,17 +143,17 @@ func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, people uint6
 		slices += s.mib
 	}
 	if !isListed || t.silent || t.vague {
-		return beyond(m.UsedMiB, slices+t.unknown+allocator.IdleMiB), false
+		return subtractFloor(m.UsedMiB, slices+t.unknown+allocator.IdleMiB), false
 	}
-	unmanaged := beyond(t.foreign, people)
+	unmanaged := subtractFloor(t.foreign, people)
 	for _, s := range all {
-		unmanaged += beyond(s.usedMiB, s.mib)
+		unmanaged += subtractFloor(s.usedMiB, s.mib)
 	}
 	if m.ReservedMiB != nil { // else what the driver keeps is part of the use
-		unmanaged += beyond(m.UsedMiB, t.listed+allocator.IdleMiB)
+		unmanaged += subtractFloor(m.UsedMiB, t.listed+allocator.IdleMiB)
 	}
 	return unmanaged, false
 }
 
-// beyond is by how much a is more than b.
-func beyond(a, b uint64) uint64 { return a - min(a, b) }
+// subtractFloor is by how much a is more than b.
+func subtractFloor(a, b uint64) uint64 { return a - min(a, b) }

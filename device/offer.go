@@ -63,7 +63,7 @@ func (i *inventory) tooMany(g gpu, units int, isKnown bool, set settings) string
 		total += other.units
 	}
 	switch own := set.of(g.id()); {
-	case units == 0 && own.reservedMiB > 0 && beyond(g.Memory.TotalMiB, driverReserve(g.Memory)) >= set.unitMiB:
+	case units == 0 && own.reservedMiB > 0 && subtractFloor(g.Memory.TotalMiB, driverReserve(g.Memory)) >= set.unitMiB:
 		return fmt.Sprintf("reserved_memory = %q leaves %d of this GPU's %d MiB, not enough for one unit, memory_unit = %q",
 			own.reservedText, g.sellableMiB(), g.Memory.TotalMiB, set.unitText)
 	case units == 0:

@@ -56,5 +56,5 @@ func (p pressure) step(want, wantAtLeast int) pressure {
 // unitsIn is how many units lack memory if so much is in use by others. What
 // is spare is used up first.
 func unitsIn(unmanagedMiB, spareMiB, unitMiB uint64) int {
-	return int((beyond(unmanagedMiB, spareMiB) + unitMiB - 1) / unitMiB)
+	return int((subtractFloor(unmanagedMiB, spareMiB) + unitMiB - 1) / unitMiB)
 }

@@ -203,13 +203,13 @@ func gpuState(g gpu, node allocator.NodeName) allocator.GPUState {
 // more than a little memory use: that changes all the time, and is written
 // with the next heartbeat.
 func worthWriting(last, now allocator.GPUState) bool {
-	if apart(last.UsedMiB, now.UsedMiB) < now.UnitMiB {
+	if absDiff(last.UsedMiB, now.UsedMiB) < now.UnitMiB {
 		last.UsedMiB = now.UsedMiB
 	}
-	if apart(last.UnmanagedMiB, now.UnmanagedMiB) < now.UnitMiB {
+	if absDiff(last.UnmanagedMiB, now.UnmanagedMiB) < now.UnitMiB {
 		last.UnmanagedMiB = now.UnmanagedMiB
 	}
 	return !reflect.DeepEqual(last, now)
 }
 
-func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+func absDiff(a, b uint64) uint64 { return max(a, b) - min(a, b) }

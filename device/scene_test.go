@@ -123,14 +123,14 @@ func (g gpu) String() string {
 
 // people makes a person hold so many units.
 func (s *scene) people(units int) *scene {
-	room := allocator.Room{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: units}
-	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("someone"), time.Hour, room))
+	request := allocator.UnitRequest{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: units}
+	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("someone"), time.Hour, request))
 	return s
 }
 
 // reserve makes a planner keep so many units for a task to come.
 func (s *scene) reserve(units int) *scene {
-	room := allocator.Room{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: units}
-	must.NoError(s.t, s.table.Reserve(s.t.Context(), ownerOf("planned"), time.Minute, []allocator.Room{room}))
+	request := allocator.UnitRequest{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: units}
+	must.NoError(s.t, s.table.Reserve(s.t.Context(), ownerOf("planned"), time.Minute, []allocator.UnitRequest{request}))
 	return s
 }

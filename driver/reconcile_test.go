@@ -60,7 +60,7 @@ func TestReconcile(t *testing.T) {
 			owner := allocator.Owner{Task: "app", Alloc: allocID}
 			must.NoError(t, w.earlier().Claim(t.Context(), owner, allocator.Attempt{ID: "x", Engine: "engine-1"}, []allocator.Booking{slice(gpuA, 1)}))
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
-				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
+				allocator.UnitRequest{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, TotalUnits: slice(gpuA, 1).Of, Count: 1}))
 			k := &keeper{
 				logger: quiet(), journal: openJournal(w.stateDir), custody: newCustody(), tenancy: newTenancy(w.stateDir), staging: staging.New(w.stateDir, noMounts{}),
 				engine: w.engine, table: w.table, home: openHome(w.stateDir),

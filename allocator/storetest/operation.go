@@ -134,7 +134,7 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	case opRelease:
 		return table.Release(ctx, owner(op.Task), attempt, op.gpus())
 	case opReserve:
-		return table.Reserve(ctx, planned(op.Task), time.Hour, op.rooms())
+		return table.Reserve(ctx, planned(op.Task), time.Hour, op.requests())
 	case opCancel:
 		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, op.gpus())
 	default:
@@ -186,10 +186,10 @@ func (op Operation) bookings() (all []allocator.Booking) {
 	return all
 }
 
-func (op Operation) rooms() (all []allocator.Room) {
+func (op Operation) requests() (all []allocator.UnitRequest) {
 	for number, count := range op.Count {
 		if count > 0 {
-			all = append(all, allocator.Room{GPU: gpu(number), UnitMiB: unitMiB, Of: unitCount, Count: count})
+			all = append(all, allocator.UnitRequest{GPU: gpu(number), UnitMiB: unitMiB, TotalUnits: unitCount, Count: count})
 		}
 	}
 	return all

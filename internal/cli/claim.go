@@ -173,8 +173,8 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 		Job: outsideJob, Task: holder, Alloc: newHoldID(), NodeName: gpu.State.Node,
 	}}
 	h.slice = allocator.Booking{GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, TotalMiB: gpu.State.MemoryMiB}
-	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.Room{
-		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
+	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.UnitRequest{
+		GPU: gpu.ID, UnitMiB: unit, TotalUnits: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
 	})
 	if errors.Is(err, allocator.ErrNoRoom) {
 		return nil, withHealth(err, gpu)

@@ -95,7 +95,7 @@ func TestSimulateUsage(t *testing.T) {
 		"--trace x --policy worst":   "no placement policy",
 		"--trace x --demand guessed": "--demand=guessed",
 		"--trace x --scheduler k8s":  "--scheduler=k8s",
-		"--trace x --scheduler nomad --pin none,nail":   `no pin "nail"`,
+		"--trace x --scheduler nomad --pin none,nail":   `invalid pin "nail"`,
 		"--trace x --balance 1,2":                       "three weights",
 		"--trace x --seeds 9-3":                         "invalid seed or range",
 		"--trace x --seeds 1-5000":                      "invalid seed or range",

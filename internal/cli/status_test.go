@@ -213,8 +213,8 @@ func TestStatusOfUseBesideAReservation(t *testing.T) {
 	t.Parallel()
 	b := &builder{t: t, store: newWorld(), clock: now}
 	b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 23028, UsedMiB: allocator.IdleMiB + 700, UnitMiB: 1024, Units: 21})
-	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
-	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
+	room := allocator.UnitRequest{GPU: a10, UnitMiB: 1024, TotalUnits: 21, Count: 4}
+	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.UnitRequest{room}))
 	person := allocator.Owner{Job: outsideJob, Task: "ada", Alloc: "hold-1a2b3c4d"}
 	must.NoError(t, b.table().Request(t.Context(), person, time.Hour, room))
 	_, text, _ := b.store.run(t, "status")
@@ -310,8 +310,8 @@ func TestStatus_of_a_dead_node(t *testing.T) {
 func TestStatus_of_promised_units(t *testing.T) {
 	t.Parallel()
 	b := oneGPUTable(t)
-	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
-	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
+	room := allocator.UnitRequest{GPU: a10, UnitMiB: 1024, TotalUnits: 21, Count: 4}
+	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.UnitRequest{room}))
 	must.NoError(t, b.table().Request(t.Context(), owner("outside Nomad", "ada", "hold-1", ""), time.Hour, room))
 	_, text, _ := b.store.run(t, "status")
 	must.StrContains(t, text, "reserved")

@@ -244,7 +244,7 @@ func set(a doctor.Alloc, change func(*doctor.Task)) {
 
 var (
 	person = allocator.Owner{Job: "outside-nomad", Task: "ada", Alloc: "hold-1"}
-	all    = allocator.Room{GPU: gpu, UnitMiB: 1024, Of: 8, Count: 8}
+	all    = allocator.UnitRequest{GPU: gpu, UnitMiB: 1024, TotalUnits: 8, Count: 8}
 )
 
 // hold gives all units to a person.
@@ -258,7 +258,7 @@ func (c *clinic) hold() {
 func (c *clinic) reserve() {
 	rest := all
 	rest.Count = 6
-	must.NoError(c.t, c.table(noon).Reserve(c.t.Context(), allocator.Owner{Job: "next", Task: "main", Alloc: "plan-1"}, time.Minute, []allocator.Room{rest}))
+	must.NoError(c.t, c.table(noon).Reserve(c.t.Context(), allocator.Owner{Job: "next", Task: "main", Alloc: "plan-1"}, time.Minute, []allocator.UnitRequest{rest}))
 	c.task(func(t *doctor.Task) {
 		t.Units = map[allocator.GPUID]allocator.UnitSet{gpu: allocator.NewUnitSet(0, 1, 2)}
 	})

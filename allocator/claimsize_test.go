@@ -101,7 +101,7 @@ func TestReservation_of_long_names(t *testing.T) {
 	task.Job = strings.Repeat("long ", 100)
 	planned, other := task, task
 	planned.Alloc, other.Job = "plan-1", task.Job+"other"
-	must.NoError(t, table.Reserve(ctx, planned, time.Hour, []allocator.Room{{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: 1}}))
+	must.NoError(t, table.Reserve(ctx, planned, time.Hour, []allocator.UnitRequest{{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: 1}}))
 	must.NoError(t, table.Claim(ctx, other, allocator.Attempt{ID: "1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.Len(t, 2, claimsIn(t, table))
 	must.NoError(t, table.Release(ctx, other, "1", []allocator.GPUID{"GPU-1"}))
