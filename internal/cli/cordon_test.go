@@ -92,7 +92,7 @@ func TestCordonForAReset(t *testing.T) {
 	must.StrContains(t, stdout, "closes its NVML session")
 	must.StrContains(t, stdout, "uncordon")
 	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
-	must.StrContains(t, stdout, ": row remapping pending; to be let go for a reset", must.Sprint("the reason stays"))
+	must.StrContains(t, stdout, ": row remapping pending; to be released for a reset", must.Sprint("the reason stays"))
 
 	_, _, _ = w.run(t, "cordon", string(a10), "--reason=fan is loud")
 	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))

@@ -44,7 +44,7 @@ func TestDoctor_says_what_it_would_do(t *testing.T) {
 	must.Eq(t, ExitFindings, code, must.Sprint(errs))
 	for _, part := range []string{
 		"LEAK  chat/serve (alloc 1b2c3d4e), " + string(a10) + ", gpu-node-1",
-		"units 0-3 are claimed, but Nomad says that its allocation has ended", "4096 MiB are lost", "do:   release the claim",
+		"units 0-3 are claimed, but its allocation has ended in Nomad", "4096 MiB are unavailable", "do:   release the claim",
 		"UNREADABLE  " + allocator.ClaimsKey(h100), "2 findings; asked: the table (Consul 127.0.0.1:8500, prefix gpu-mem), nomad",
 	} {
 		must.StrContains(t, out, part)

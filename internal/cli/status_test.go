@@ -336,5 +336,5 @@ func TestStatusNamesFaultsOfHardware(t *testing.T) {
 	state.MemoryMiB, state.Units = state.ReservedMiB+1024, 1
 	must.NoError(t, table.PutGPU(t.Context(), a10, state))
 	_, stdout, _ = w.run(t, "status", "--json", "--gpu="+string(a10))
-	must.StrContains(t, stdout, "MiB larger than the memory that it has to give")
+	must.StrContains(t, stdout, "its claims exceed its offered memory by")
 }

@@ -249,7 +249,7 @@ func TestJobErrors(t *testing.T) {
 		`invalid value "half"`:        newJob("j", 1, meta(planner.MetaAmount, "half")),
 		"keep one":                    newJob("j", 1, meta(planner.MetaAmount, "whole"), meta(planner.MetaProfile, "p")),
 		"count = 0":                   newJob("j", 0),
-		"invalid count -4":               newJob("j", 1, count(-4)),
+		"invalid count -4":            newJob("j", 1, count(-4)),
 		"no node has a GPU":           newJob("j", 1, meta(planner.MetaAmount, "whole"), asking(of("NVIDIA T4"))),
 		`group "group", task "main":`: newJob("j", 0),
 	} {
