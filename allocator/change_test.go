@@ -13,7 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// smallStore takes values of up to so many bytes, and has one key.
+// smallStore accepts values up to a number of bytes, and has one key.
 type smallStore struct {
 	Store
 	most  int

@@ -71,7 +71,7 @@ func TestLedger_keeps_names(t *testing.T) {
 	must.Eq(t, owner, got)
 }
 
-// A task whose own name is too long for its few units is refused, and no other.
+// A task with a name too long for its few units is rejected, and no other.
 func TestLedger_task_names_that_are_too_long(t *testing.T) {
 	t.Parallel()
 	claim := func(task string, units int) error {
@@ -93,7 +93,7 @@ func TestLedger_task_names_that_are_too_long(t *testing.T) {
 	must.NoError(t, claim(strings.Repeat("t", 255), 2))
 }
 
-// A reservation is used up by its own task, also if their names had to be shortened.
+// A task consumes its reservation, also if their names had to be shortened.
 func TestReservation_of_long_names(t *testing.T) {
 	t.Parallel()
 	table, ctx := allocator.NewTable(storetest.NewMemory()), t.Context()

@@ -13,7 +13,7 @@ import (
 	"nomad-gpu-mem/allocator/storetest"
 )
 
-// A person's hold comes back after the table was wiped, unless others have the units by then.
+// Held units are held again after the table was wiped, unless others have the units by then.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	store := storetest.NewMemory()

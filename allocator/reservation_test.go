@@ -97,7 +97,7 @@ func TestReservation_makes_way(t *testing.T) {
 	must.Eq(t, []string{"alloc-2: 0-1 of GPU-1", "alloc-1: 2 of GPU-1"}, claimsIn(t, table))
 }
 
-// Units of another size are in nobody's way but a task's.
+// Units of another size block other planners, but no task.
 func TestReservation_of_another_unit_size(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
@@ -111,7 +111,7 @@ func TestReservation_of_another_unit_size(t *testing.T) {
 }
 
 // Each reader judges by its own clock, give or take the documented skew. A
-// writer whose clock is wrong binds nobody for long.
+// writer with a wrong clock does not block units for long.
 func TestReservation_expires(t *testing.T) {
 	t.Parallel()
 	const ttl = 10 * time.Minute
@@ -157,8 +157,8 @@ func TestReservation_refuses(t *testing.T) {
 	must.SliceEmpty(t, claimsIn(t, table))
 }
 
-// A person's units are taken in two phases: in the first a task that Nomad has
-// placed may still take them, in the second nobody can.
+// Units are held outside Nomad in two phases: in the first a task that Nomad has
+// placed may still take them, in the second no task can.
 func TestRequest_and_hold(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
@@ -185,7 +185,7 @@ func TestRequest_that_was_overtaken(t *testing.T) {
 	must.ErrorIs(t, table.Running(ctx, person("hold-1"), "hold-1", "c", []allocator.GPUID{"GPU-1"}), allocator.ErrInvalid)
 }
 
-// Whoever made a request may have been killed.
+// A request expires, since its caller may have been killed.
 func TestRequest_expires(t *testing.T) {
 	t.Parallel()
 	store := storetest.NewMemory()

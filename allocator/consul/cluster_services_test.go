@@ -170,8 +170,8 @@ func TestCluster_deposed_leader_reads_nothing_stale(t *testing.T) {
 	})
 }
 
-// An old snapshot brings back who held what. Tasks that run assert their
-// claims again; where the table gives their units to another this is shown.
+// An old snapshot restores old claims. The driver asserts running tasks'
+// claims again; where the table has another holder of their units, this is shown.
 func TestCluster_restored_from_an_old_snapshot(t *testing.T) {
 	t.Parallel()
 	cluster := consultest.StartThree(t)

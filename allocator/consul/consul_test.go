@@ -52,7 +52,7 @@ func status(code int, body string) http.HandlerFunc {
 	}
 }
 
-// calls are all ways to ask a store for something.
+// calls are all calls of a store.
 func calls(store allocator.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"get": func(ctx context.Context) error {
@@ -210,7 +210,7 @@ func TestStore_denied_is_not_empty(t *testing.T) {
 	must.ErrorIs(t, calls(partly)["watch"](t.Context()), allocator.ErrDenied)
 }
 
-// Values that people and other programs leave behind.
+// Values that operators and other programs write.
 func TestStore_odd_values(t *testing.T) {
 	t.Parallel()
 	store, _ := answering(t, "", func(w http.ResponseWriter, _ *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"nomad-gpu-mem/allocator/consul"
 )
 
-// gate is a Consul that takes one token only.
+// gate is a Consul that accepts one token only.
 type gate struct {
 	mu       sync.Mutex
 	valid    string

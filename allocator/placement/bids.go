@@ -45,7 +45,7 @@ func (t *target) setWorth(demand []Class, s supply) {
 			}
 		}
 		if kind.sizeMiB == 0 {
-			continue // nobody can have it
+			continue // it is not offered
 		}
 		same := slices.IndexFunc(asked, func(a map[int32]float64) bool { return maps.Equal(a, asked[k]) })
 		if same < k && s.kinds[same].sizeMiB == kind.sizeMiB {
@@ -56,8 +56,8 @@ func (t *target) setWorth(demand []Class, s supply) {
 	}
 }
 
-// newWorth takes the number of slices of each size that are asked for. Whole
-// GPUs share with no one, and are worth their size.
+// newWorth takes the number of requested slices of each size. A whole GPU is not shared, and
+// is worth its size.
 func newWorth(counts map[int32]float64, size int32) worth {
 	c := newCutting(counts, size)
 	prices := c.prices()

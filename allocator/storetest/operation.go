@@ -138,7 +138,7 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	case opCancel:
 		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, op.gpus())
 	default:
-		return fmt.Errorf("no operation %q", op.Kind)
+		return fmt.Errorf("unknown operation %q", op.Kind)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestClaim_of_a_GPU_that_takes_no_task(t *testing.T) {
 			must.NoError(t, err)
 			must.NoError(t, b.store.Apply(t.Context(), []allocator.Write{{Key: entry.Key, Version: entry.Version}}))
 		},
-		"has 1 free units of 1024 MiB, 2 are wanted: not enough free units; units 1-20 are not offered: memory in use": func(_ *testing.T, b *builder) {
+		"has 1 free units of 1024 MiB, 2 are requested: not enough free units; units 1-20 are not offered: memory in use": func(_ *testing.T, b *builder) {
 			full := state
 			full.Health, full.Unhealthy = "memory in use", units(1, 20)
 			b.gpu(a10, full)

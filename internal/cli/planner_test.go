@@ -187,7 +187,7 @@ func TestPlannerErrors(t *testing.T) {
 		{[]string{"plan", "/nowhere/job.hcl"}, ExitUsage, "/nowhere/job.hcl"},
 		{[]string{"plan", writeJob(t, "{}")}, ExitUsage, "ID is missing\n"},
 		{[]string{"run", writeJob(t, `{"ID": "x", "TaskGroups": [null]}`)}, ExitUsage, "null in a list"},
-		{[]string{"plan", "--policy=best", file}, ExitUsage, `no placement policy "best"`},
+		{[]string{"plan", "--policy=best", file}, ExitUsage, `unknown placement policy "best"`},
 		{[]string{"plan", "--pin=firm", file}, ExitUsage, `invalid pin "firm"`},
 		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist must be at least 1, got 0"},
 		{[]string{"plan", "--balance=1,2", file}, ExitUsage, "three weights"},
@@ -267,17 +267,17 @@ func TestProfileCommands(t *testing.T) {
 	must.StrContains(t, run(ExitOK, "test", "resnet50", "batch=8"), "2464 MiB: 3 units of 1024 MiB")
 	must.StrContains(t, run(ExitOK, "test", "resnet50", "batch=8", "--unit=512MiB"), "5 units of 512 MiB")
 	must.StrContains(t, run(ExitFailure, "test", "resnet50"), "batch is missing")
-	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "24576 at most")
+	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "at most 24576")
 	must.StrContains(t, run(ExitUsage, "test", "resnet50", "batch"), "name=value")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "much"), "invalid size")
-	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB; from 0 to 16777216")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB, want 0 to 16777216")
 	must.StrContains(t, run(ExitUsage, "set", "odd"), "neither a base nor an attribute")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base=1", "--min=2GiB", "--max=1GiB"), "above the most")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--per=planned=1MiB"), "gpu_mem_planned has another meaning")
 	must.StrContains(t, run(ExitUsage, "set"), "the name of one profile")
 	must.StrContains(t, run(ExitFailure, "show", "vgg"), "profile list")
 	run(ExitOK, "delete", "resnet50")
-	must.StrContains(t, run(ExitFailure, "delete", "resnet50"), "no such profile")
+	must.StrContains(t, run(ExitFailure, "delete", "resnet50"), "profile not found")
 
 	w.put(t, allocator.ProfileKey("bad"), "{")
 	must.StrContains(t, run(ExitUnreadable, "list"), "profiles/bad")

@@ -92,7 +92,7 @@ func TestSimulateUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"":                           "no trace: set",
-		"--trace x --policy worst":   "no placement policy",
+		"--trace x --policy worst":   "unknown placement policy",
 		"--trace x --demand guessed": "--demand=guessed",
 		"--trace x --scheduler k8s":  "--scheduler=k8s",
 		"--trace x --scheduler nomad --pin none,nail":   `invalid pin "nail"`,
