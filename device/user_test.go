@@ -50,8 +50,8 @@ func TestBookingsInAnEnvironment(t *testing.T) {
 	must.Nil(t, bookingsIn(key+"=nonsense\x00"), must.Sprint("what cannot be read explains nothing"))
 }
 
-// A process is looked at once, is forgotten when it is gone, and is not known
-// if it cannot be looked at.
+// A process is read once, is forgotten when it is gone, and is unknown
+// if it cannot be read.
 func TestUsersAreLookedAtOnce(t *testing.T) {
 	t.Parallel()
 	proc := t.TempDir()
