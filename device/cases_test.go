@@ -334,7 +334,7 @@ func TestF41_IndexOrder(t *testing.T) {
 }
 
 // Units so small that Nomad could not carry them are refused with one that
-// would do, GPU by GPU and for the node.
+// is large enough, per GPU and for the node.
 func TestF43_TooManyUnits(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		m.Set(machine(fakenvml.NewGPU(1, "NVIDIA H100", 81920), fakenvml.NewGPU(2, "NVIDIA T400", 2048)))

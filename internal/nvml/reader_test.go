@@ -238,8 +238,8 @@ func TestDriverIsReloaded(t *testing.T) {
 	})
 }
 
-// What stays the same is asked once per GPU and session: its functions may then
-// fail. What can change while tasks run is asked each time.
+// Constant values are read once per GPU and session: their functions may then
+// fail. Values that can change while tasks run are read each time.
 func TestWhatStaysTheSameIsAskedOnce(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		r := open(t, m)
@@ -363,7 +363,7 @@ func TestCancelledSnapshot(t *testing.T) {
 	})
 }
 
-// eventually tries until it is so; the test's own deadline is the bound.
+// eventually retries until the condition holds; the test's deadline is the bound.
 func eventually(t *testing.T, so func() bool) {
 	t.Helper()
 	for !so() {
