@@ -29,7 +29,7 @@ func TestRoleOf(t *testing.T) {
 		err     string
 	}{
 		{name: "nomad-gpu-mem", want: commandRole},
-		{name: "gpus", want: commandRole}, // people rename what they use
+		{name: "gpus", want: commandRole}, // operators rename programs
 		{name: "nomad-device-gpu-mem", byNomad: true, want: deviceRole},
 		{name: "nomad-driver-gpu-docker", byNomad: true, want: driverRole},
 		{name: "nomad-device-gpu-mem", err: "'nomad-gpu-mem --help'"},

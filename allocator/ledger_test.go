@@ -160,7 +160,7 @@ func TestLedger_unit_size(t *testing.T) {
 	must.ErrorContains(t, err, "512 MiB")
 
 	must.True(t, l.Release(ownerOf("alloc-1"), "start-1"))
-	_, err = l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, other, noon) // nothing stands against it now
+	_, err = l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, other, noon) // no other claim conflicts now
 	must.NoError(t, err)
 }
 

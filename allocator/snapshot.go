@@ -36,7 +36,7 @@ func (g GPU) Claims() []Claim {
 	return g.Ledger.Claims()
 }
 
-// Problem is a key of the table whose value cannot be read.
+// Problem is a key of the table with an unreadable value.
 type Problem struct {
 	Key string
 	Err error

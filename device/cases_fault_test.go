@@ -127,7 +127,7 @@ func TestF10_NoEvents(t *testing.T) {
 	})
 }
 
-// A GPU whose calls hang is unhealthy. The others are published, and Reserve
+// A GPU with hanging calls is unhealthy. The others are published, and Reserve
 // and Stats do not wait for it.
 func TestF15_CallsThatNeverReturn(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {

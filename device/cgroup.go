@@ -5,7 +5,7 @@ package device
 
 import "regexp"
 
-// containerID is where an engine's container ID stands in a cgroup's path:
+// containerID matches an engine's container ID in a cgroup's path:
 //
 //	/docker/<id>                          cgroupfs driver
 //	/system.slice/docker-<id>.scope       systemd driver; also libpod, crio, cri-containerd

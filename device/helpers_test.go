@@ -71,7 +71,7 @@ func realNVML(t *testing.T, m *fakenvml.Machine, config Config) *harness {
 	return nvmlAndSysfs(t, m, t.TempDir(), config) // not this machine's PCI devices
 }
 
-// nvmlAndSysfs is realNVML on a machine whose kernel knows PCI devices.
+// nvmlAndSysfs is realNVML on a machine with PCI devices in sysfs.
 func nvmlAndSysfs(t *testing.T, m *fakenvml.Machine, sysfs string, config Config) *harness {
 	config.NVMLLibrary = m.Library
 	return newHarness(t, func(path string) Reader { return nvml.NewReader(path, nvml.WithSysfs(sysfs)) }, config)

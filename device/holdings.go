@@ -19,8 +19,8 @@ type holdings struct {
 	of      int    // units that the GPU was divided into when last claimed
 	faults  *allocator.StartFaults
 
-	tasks  []allocator.Claim // of Nomad's tasks
-	people []allocator.Claim // held or requested outside Nomad
+	tasks   []allocator.Claim // of Nomad's tasks
+	outside []allocator.Claim // held or requested outside Nomad
 }
 
 // holdingsOf sorts a GPU's claims. It ignores reservations: they bind planners only.
@@ -34,7 +34,7 @@ func holdingsOf(g allocator.GPU, known bool, now time.Time) holdings {
 		switch {
 		case claim.Expired(now), claim.State == allocator.Reserved:
 		case claim.State.OutsideNomad():
-			h.people = append(h.people, claim)
+			h.outside = append(h.outside, claim)
 		default:
 			h.tasks = append(h.tasks, claim)
 		}
@@ -61,7 +61,7 @@ func (h holdings) inOtherUnits(unitMiB uint64) bool {
 // lastUnit is the highest unit that is held, or -1.
 func (h holdings) lastUnit() int {
 	last := -1
-	for _, claims := range [][]allocator.Claim{h.tasks, h.people} {
+	for _, claims := range [][]allocator.Claim{h.tasks, h.outside} {
 		for _, claim := range claims {
 			last = max(last, claim.Units[len(claim.Units)-1])
 		}
@@ -73,7 +73,7 @@ func (h holdings) lastUnit() int {
 // offered: Nomad does not see these claims.
 func (h holdings) outsideNomad() allocator.UnitSet {
 	var units allocator.UnitSet
-	for _, claim := range h.people {
+	for _, claim := range h.outside {
 		units = units.Union(claim.Units)
 	}
 	return units

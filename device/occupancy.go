@@ -59,8 +59,8 @@ func occupy(g nvml.GPU, unitMiB uint64, held holdings, users map[int]user) occup
 		o.uncertain = true
 		return o
 	}
-	people := uint64(len(held.outsideNomad())) * unitMiB
-	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices, people)
+	outside := uint64(len(held.outsideNomad())) * unitMiB
+	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices, outside)
 	return o
 }
 
@@ -132,18 +132,18 @@ func (t *tally) add(sum *uint64, process nvml.Process) {
 // that is the use of each slice beyond its size, and the use without a process. Otherwise a
 // slice covers its whole size, and only the GPU's total counts. Units held outside Nomad cover
 // the use of processes without a slice.
-func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, people uint64) (mib uint64, uncertain bool) {
+func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, outside uint64) (mib uint64, uncertain bool) {
 	if t.hidden {
 		return 0, true
 	}
-	slices := people
+	slices := outside
 	for _, s := range all {
 		slices += s.mib
 	}
 	if !isListed || t.silent || t.vague {
 		return subtractFloor(m.UsedMiB, slices+t.unknown+allocator.IdleMiB), false
 	}
-	unmanaged := subtractFloor(t.foreign, people)
+	unmanaged := subtractFloor(t.foreign, outside)
 	for _, s := range all {
 		unmanaged += subtractFloor(s.usedMiB, s.mib)
 	}

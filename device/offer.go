@@ -26,8 +26,8 @@ func (i *inventory) offer(found nvml.GPU, known gpu, isKnown bool, r reading, se
 	if !isKnown || known.Memory.TotalMiB != found.Memory.TotalMiB {
 		g.reservedMiB = reservedMiB(found.Memory, own)
 	}
-	inTable, told := r.table[g.id()]
-	held := holdingsOf(inTable.GPU, told && inTable.Ledger != nil, r.at)
+	inTable, looked := r.table[g.id()]
+	held := holdingsOf(inTable.GPU, looked && inTable.Ledger != nil, r.at)
 	held.spoilt = inTable.spoilt
 	sellable := int(min(g.sellableMiB()/set.unitMiB, maxNodeUnits+1))
 	if held.inOtherUnits(set.unitMiB) {

@@ -121,10 +121,10 @@ func (g gpu) String() string {
 	return fmt.Sprintf("%d of %d units, %s", g.healthyUnits(), g.units, g.unhealthy())
 }
 
-// people holds a number of units outside Nomad.
-func (s *scene) people(units int) *scene {
+// holdOutside holds a number of units outside Nomad.
+func (s *scene) holdOutside(units int) *scene {
 	request := allocator.UnitRequest{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: units}
-	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("someone"), time.Hour, request))
+	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("outside"), time.Hour, request))
 	return s
 }
 

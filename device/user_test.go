@@ -31,7 +31,7 @@ func TestContainersOfACgroup(t *testing.T) {
 		"containerd":                {"0::/kubepods.slice/kubepods-pod9.slice/cri-containerd-" + one + ".scope", []string{one}},
 		"a container in another":    {"0::/docker/" + one + "/docker/" + two, []string{one, two}},
 		"it was removed":            {"0::/docker/" + one + " (deleted)", []string{one}},
-		"a person's session":        {"0::/user.slice/user-1000.slice/session-3.scope", nil},
+		"a user session":            {"0::/user.slice/user-1000.slice/session-3.scope", nil},
 		"the root":                  {"0::/", nil},
 		"nothing":                   {"", nil},
 		"not quite an ID":           {"0::/docker/" + one + "ff", nil},

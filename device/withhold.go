@@ -16,7 +16,7 @@ type withholding struct {
 }
 
 const (
-	reasonPeople    = "held outside Nomad"
+	reasonOutside   = "held outside Nomad"
 	reasonUnmanaged = "its memory is in use by processes that hold no slice"
 	reasonKeptBack  = "its memory is reserved now (reserved_memory), while tasks still hold such units"
 )
@@ -37,12 +37,12 @@ func (g gpu) whyWithheld() string {
 // withhold decides which of a GPU's units are withheld: those held outside Nomad, and as many
 // free ones, from the top, as needed so that memory covers the rest. There are listed units,
 // memory for sellable, reduced by unmanaged use.
-func withhold(listed, sellable, usedByOthers int, slices []slice, people allocator.UnitSet) []withholding {
+func withhold(listed, sellable, usedByOthers int, slices []slice, outside allocator.UnitSet) []withholding {
 	var withheld []withholding
-	if len(people) > 0 {
-		withheld = append(withheld, withholding{people, reasonPeople})
+	if len(outside) > 0 {
+		withheld = append(withheld, withholding{outside, reasonOutside})
 	}
-	held := people
+	held := outside
 	for _, s := range slices {
 		held = held.Union(s.units)
 	}

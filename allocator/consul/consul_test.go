@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const secret = "5ec4e700-0000-4000-8000-000000000000"
 
-// answering returns a store whose Consul is the handler.
+// answering returns a store with the handler as its Consul.
 func answering(t *testing.T, token string, handler http.HandlerFunc) (store *consul.Store, address string) {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -53,7 +53,7 @@ func TestConsul_lease(t *testing.T) {
 	must.SliceEmpty(t, first.NodeChecks)
 	must.SliceEmpty(t, first.ServiceChecks)
 
-	// Another process goes on with it.
+	// Another process renews it.
 	must.NoError(t, leaser(open(t, agent, "", "")).Lease(t.Context(), leased, []byte("{}"), shortest))
 	must.Eq(t, first.ID, sessionOf(t, client).ID)
 
@@ -64,12 +64,12 @@ func TestConsul_lease(t *testing.T) {
 	eventually(t, func(ctx context.Context) error { return leaser(store).Lease(ctx, leased, []byte("{}"), shortest) })
 	must.NotNil(t, sessionOf(t, client))
 
-	// So is a key that somebody deleted.
+	// So is a deleted key.
 	_, err = client.KV().Delete("gpu-mem/"+leased, nil)
 	must.NoError(t, err)
 	eventually(t, func(ctx context.Context) error { return leaser(store).Lease(ctx, leased, []byte("{}"), shortest) })
 
-	eventually(t, func(ctx context.Context) error { // nobody renews it
+	eventually(t, func(ctx context.Context) error { // it is not renewed
 		entries, _, err := store.Watch(ctx, 0)
 		for _, entry := range entries {
 			if entry.Key == leased {

@@ -119,7 +119,7 @@ func TestConsul_denied(t *testing.T) {
 		must.NoError(t, calls(open(t, agent, reader, ""))["watch"](t.Context()))
 		must.StrContains(t, says(narrow, "watch"), `lacks read on key_prefix "gpu-mem/"`)
 
-		// Whether writing is permitted can be asked without writing.
+		// Writable checks the permission without writing.
 		must.NoError(t, allocator.NewTable(open(t, agent, writer, "")).Writable(t.Context()))
 		must.ErrorIs(t, allocator.NewTable(open(t, agent, reader, "")).Writable(t.Context()), allocator.ErrWriteDenied)
 		entries, _, err := open(t, agent, reader, "").Watch(t.Context(), 0)
@@ -188,7 +188,7 @@ func TestConsul_prefixes(t *testing.T) {
 	t.Parallel()
 	agent := startAgent(t)
 	client := agent.Client(t, "")
-	_, err := client.KV().Put(&api.KVPair{Key: "gpu-memory/of/somebody/else", Value: []byte("x")}, nil)
+	_, err := client.KV().Put(&api.KVPair{Key: "gpu-memory/of/another/program", Value: []byte("x")}, nil)
 	must.NoError(t, err)
 	one, other := open(t, agent, "", ""), open(t, agent, "", "/teams/vision/gpu-mem/")
 
@@ -201,7 +201,7 @@ func TestConsul_prefixes(t *testing.T) {
 	}
 	keys, _, err := client.KV().Keys("", "", nil)
 	must.NoError(t, err)
-	must.Eq(t, []string{"gpu-mem/gpus/GPU-contested/claims", "gpu-memory/of/somebody/else", "ready",
+	must.Eq(t, []string{"gpu-mem/gpus/GPU-contested/claims", "gpu-memory/of/another/program", "ready",
 		"teams/vision/gpu-mem/gpus/GPU-contested/claims"}, keys)
 }
 

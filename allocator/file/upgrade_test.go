@@ -26,7 +26,7 @@ func copyOf(t *testing.T, text []byte) string {
 	return path
 }
 
-// A table of the first format, whose states, cordons and profiles had no version, is read, and each value
+// A table of the first format, without versions in states, cordons and profiles, is read, and each value
 // carries its version as soon as it changes.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (p *Placer) Shortlist(r Request, count int) ([]Decision, error) {
 	return decisions, nil
 }
 
-// rank brings the scores of all nodes for a request up to date.
+// rank updates the scores of all nodes for a request.
 func (p *Placer) rank(r Request) (*scored, error) {
 	if err := r.check(); err != nil {
 		return nil, err

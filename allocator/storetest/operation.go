@@ -57,11 +57,11 @@ const (
 	// superseded: a newer attempt of the task has the claim, allocator.ErrSuperseded.
 	superseded Result = "superseded"
 
-	// unknown is the result of a call whose answer was lost, or whose process
-	// was. It may have been done or not.
+	// unknown is the result of a call that lost its answer or its process: it may
+	// have taken effect or not.
 	unknown Result = "unknown"
 	// outdated is a result that was decided after a stale read, with nothing
-	// written. It says nothing, and it must have done nothing.
+	// written: it proves nothing, and must have had no effect.
 	outdated Result = "outdated"
 )
 

@@ -77,7 +77,7 @@ func (v *verifier) holders(key string, value []byte) map[int]allocator.Owner {
 	owners := map[int]allocator.Owner{}
 	for _, claim := range ledger.Claims() {
 		if claim.State == allocator.Reserved || claim.State == allocator.Requested || !claim.ExpiresAt.IsZero() {
-			continue // makes way, or ends by itself
+			continue // yields, or expires
 		}
 		for _, unit := range claim.Units {
 			owners[unit] = claim.Owner

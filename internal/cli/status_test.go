@@ -190,7 +190,7 @@ func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
 		"fewer units":             {allocator.GPUState{Units: 4, UnitMiB: 512}, "aa.."},
 		"fewer than are claimed":  {allocator.GPUState{Units: 1, UnitMiB: 512}, "aa"},
 		"larger units, and fewer": {allocator.GPUState{Units: 3, UnitMiB: 1024}, "aa!!!!"},
-		"of an unknown node":      {allocator.GPUState{Node: "nobody", Units: 4, UnitMiB: 512}, "aa!!"},
+		"of an unknown node":      {allocator.GPUState{Node: "gone-node", Units: 4, UnitMiB: 512}, "aa!!"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -117,21 +117,21 @@ func TestDiagnose(t *testing.T) {
 		kind  doctor.Kind // "" if nothing is found
 		safe  bool
 	}{
-		"all is well":                           {wrong: func(*clinic) {}},
-		"nobody was asked":                      {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
-		"allocation ended":                      {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
-		"allocation ended, asked from a desk":   {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
-		"allocation ended, container cannot be": {wrong: seq(ended, elsewhere, stuck), kind: doctor.Leak},
-		"allocation ended, container is gone":   {wrong: seq(ended, noContainer, stuck), kind: doctor.Leak, safe: true},
-		"allocation ended, container runs":      {wrong: ended},
-		"node lost":                             {wrong: seq(lost, elsewhere), kind: doctor.Leak},
-		"node lost and back without container":  {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
-		"node lost, its GPU is in another":      {wrong: seq(lost, elsewhere, moved), kind: doctor.Leak, safe: true},
-		"node renamed, task runs":               {wrong: seq(elsewhere, moved)},
-		"allocation unknown, GPU elsewhere":     {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
-		"allocation unknown":                    {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
-		"allocation unknown, looked on node":    {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
-		"of another cluster's node":             {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[allocator.NodeID]bool{"other": true} })},
+		"all is well": {wrong: func(*clinic) {}},
+		"neither Nomad nor an engine was queried": {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
+		"allocation ended":                        {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
+		"allocation ended, asked from a desk":     {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
+		"allocation ended, container cannot be":   {wrong: seq(ended, elsewhere, stuck), kind: doctor.Leak},
+		"allocation ended, container is gone":     {wrong: seq(ended, noContainer, stuck), kind: doctor.Leak, safe: true},
+		"allocation ended, container runs":        {wrong: ended},
+		"node lost":                               {wrong: seq(lost, elsewhere), kind: doctor.Leak},
+		"node lost and back without container":    {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
+		"node lost, its GPU is in another":        {wrong: seq(lost, elsewhere, moved), kind: doctor.Leak, safe: true},
+		"node renamed, task runs":                 {wrong: seq(elsewhere, moved)},
+		"allocation unknown, GPU elsewhere":       {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
+		"allocation unknown":                      {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
+		"allocation unknown, looked on node":      {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
+		"of another cluster's node":               {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[allocator.NodeID]bool{"other": true} })},
 		"of another cluster's node, of the same host name": {wrong: seq(unknown, noContainer, func(c *clinic) {
 			c.nomad.Nodes = map[allocator.NodeID]bool{"other": true}
 		})},
@@ -188,7 +188,7 @@ func TestDiagnose(t *testing.T) {
 		"GPU smaller than its claims": {wrong: func(c *clinic) {
 			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":300,"unit_mib":1024,"units":2}`)
 		}, kind: doctor.Overclaim},
-		"GPU whose driver keeps a little more": {wrong: func(c *clinic) {
+		"GPU with a slightly larger driver reserve": {wrong: func(c *clinic) {
 			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":8,"unit_mib":1024,"units":2}`)
 		}},
 		"no driver on the node": {wrong: func(c *clinic) {

@@ -90,7 +90,7 @@ func (c *clinic) listedBy(node allocator.NodeName) {
 	must.NoError(c.t, c.table(noon).PutNode(c.t.Context(), state))
 }
 
-// A claim of a task that Nomad still has, but whose container is not on its own node, is
+// A claim of a task that Nomad still has, but without a container on its node, is
 // not a second task to stop.
 func TestOverlapWithATaskThatHasNoContainer(t *testing.T) {
 	t.Parallel()

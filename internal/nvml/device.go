@@ -162,13 +162,13 @@ func (d *device) processes() []Process {
 		may(d, "nvmlDeviceGetGraphicsRunningProcesses_v3", d.GetGraphicsRunningProcesses),
 		may(d, "nvmlDeviceGetMPSComputeRunningProcesses_v3", d.GetMPSComputeRunningProcesses),
 	}
-	var told bool
+	var listed bool
 	byPID := map[int]Process{}
 	for _, list := range lists {
 		if list == nil {
 			continue
 		}
-		told = true
+		listed = true
 		for _, info := range *list {
 			process := Process{PID: int(info.Pid), UsedMiB: processMiB(info.UsedGpuMemory)}
 			if seen, twice := byPID[process.PID]; twice && seen.UsedMiB != nil {
@@ -177,7 +177,7 @@ func (d *device) processes() []Process {
 			byPID[process.PID] = process
 		}
 	}
-	if !told {
+	if !listed {
 		return nil
 	}
 	processes := make([]Process, 0, len(byPID))

@@ -314,14 +314,14 @@ func TestHangOfOneGPU(t *testing.T) {
 		must.Eq(t, stuck.UUID, s.GPUs[0].UUID)
 		must.NoError(t, s.GPUs[1].Err)
 
-		// While it hangs, nobody waits for it and no goroutine is added.
+		// While it hangs, no call waits for it and no goroutine is added.
 		goroutines := runtime.NumGoroutine()
 		for range 20 {
 			s := snapshot(t, r)
 			must.ErrorIs(t, s.GPUs[0].Err, nvml.ErrHung)
 			must.NoError(t, s.GPUs[1].Err)
 		}
-		const onTheirWayOut = 3 // of the other GPU, whose reading has just ended
+		const onTheirWayOut = 3 // of the other GPU's reading, which has just ended
 		must.LessEq(t, goroutines+onTheirWayOut, runtime.NumGoroutine())
 
 		stuck.Hang = nil

@@ -81,7 +81,7 @@ func TestXidsAreHeardAgainAfterALoss(t *testing.T) {
 		one.Fail = map[string]string{"*": "GPU_IS_LOST"}
 		two.Events = append(two.Events, "xid 31")
 		m.Set(state(one, two))
-		xidsUntil(t, r, nvml.Xid{UUID: two.UUID, Code: 31}) // the other one's go on
+		xidsUntil(t, r, nvml.Xid{UUID: two.UUID, Code: 31}) // the other one's still arrive
 		must.Error(t, snapshot(t, r).GPUs[0].Err)
 		one.Fail = nil
 		watched(t, m, r, &one, &two)

@@ -78,7 +78,7 @@ func unpin(group *api.TaskGroup) (listAt int) {
 	group.Affinities = withoutLast(group.Affinities, preferences(group.Affinities, targetNode))
 	for i, d := range devices(group) {
 		if i < len(added) {
-			n, _ := strconv.Atoi(added[i]) // 0 if there is no such meta
+			n, _ := strconv.Atoi(added[i]) // 0 without such meta
 			d.device.Constraints = withoutLast(d.device.Constraints, n)
 		}
 		d.device.Affinities = withoutLast(d.device.Affinities, preferences(d.device.Affinities, targetGPU))

@@ -33,7 +33,7 @@ func (m *Machine) Set(state State) {
 	must.NoError(m.t, state.Write(m.state))
 }
 
-// Main is the TestMain of a package whose tests use Run: it builds the library
+// Main is the TestMain of a package with tests that use Run: it builds the library
 // once for all of them, and fails the package if a goroutine is left.
 func Main(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
