@@ -28,5 +28,21 @@
 // A claim is durable. It ends when its container is proven gone or when an
 // operator releases it, never because a server, a network or a lock was lost.
 //
+// # Where to look
+//
+//   - table.go: Table; change.go, combiner.go, retry.go: how it changes ledgers
+//   - claim.go, attempt.go, age.go: Claim and the attempt of its task; booking.go: Booking
+//   - ledger.go, unitmap.go: Ledger, the rules of claiming; units.go: UnitSet
+//   - reservation.go: reservations, and requests and holds outside Nomad; keep.go
+//     confirms a hold
+//   - claimsize.go, shorten.go: bounds of a claim's size; startfault.go: failed starts
+//   - state.go, publish.go, putgpu.go: states of nodes and GPUs; lease.go: leases
+//   - node.go, gpu.go: identities; keys.go: all keys; schema.go: versions of values
+//   - snapshot.go, decoder.go, inspect.go: reading; use.go, withdrawn.go: what a GPU's
+//     state shows
+//   - cordon.go, profile.go: entries that operators write
+//   - purge.go, purgegpu.go: deleting entries; reach.go: probing the store
+//   - store.go: Store; errors.go: the sentinels
+//
 // The package and those below internal import the standard library only.
 package allocator

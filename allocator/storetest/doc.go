@@ -14,4 +14,8 @@
 //   - Verify wraps a store and checks every ledger that is written to it.
 //   - Memory is a store in memory with failures on demand; Leasing is one with
 //     leases that a test expires.
+//
+// suite.go has Run, with isolation.go; table.go RunTable and ManyTasks; prove.go, processes.go and history.go
+// Prove and ProveProcesses; occupancy.go checks units in use; verify.go has Verify, memory.go
+// Memory, leasing.go Leasing, and full.go a ledger of the largest size.
 package storetest

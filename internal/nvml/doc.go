@@ -17,6 +17,9 @@
 //	xidWatch waits for the errors that drivers report as events
 //	Reader   the session with the library and one slot per GPU
 //
+// Each has its file. attributes.go, condition.go and numa.go read a GPU's values, node.go those
+// of the node; snapshot.go and xid.go have the results. fakenvml is an NVML for tests.
+//
 // # What must hold
 //
 // Calling a function that the loaded library lacks kills the process, since the
