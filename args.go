@@ -13,18 +13,18 @@ import (
 	"nomad-gpu-mem/driver"
 )
 
-// driverOptions are the options in `args` of the agent's plugin block. All other settings
-// are in its `config`.
+// driverOptions are the options in `args` of the agent's plugin block. All others are in its
+// `config`.
 type driverOptions struct {
 	name string // the value of `driver` in jobs
 }
 
-// agentError begins a line on standard error that Nomad's agent shows as an error.
-// Lines without it are shown at the level DEBUG only.
+// agentError is the prefix of lines on standard error that Nomad's agent logs as errors. It
+// logs lines without it at level DEBUG only.
 const agentError = "[ERROR]"
 
-// driverOptionsOf reads the arguments of the task driver. Nomad would accept any name, also
-// that of another built-in driver, which this one would then replace.
+// driverOptionsOf reads the arguments of the task driver. Nomad accepts any name: that of
+// another built-in driver would replace it.
 func driverOptionsOf(args []string) (driverOptions, error) {
 	var options driverOptions
 	flags := pflag.NewFlagSet(driverName, pflag.ContinueOnError)
@@ -35,9 +35,9 @@ func driverOptionsOf(args []string) (driverOptions, error) {
 	switch {
 	case err != nil:
 	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected %q", flags.Arg(0))
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case !slices.Contains(names, options.name):
-		err = fmt.Errorf("--driver-name=%s: it can be one of %q", options.name, names)
+		err = fmt.Errorf("--driver-name: invalid name %q, want one of %q", options.name, names)
 	}
 	if err != nil {
 		return driverOptions{}, fmt.Errorf("args of plugin %q in the agent's configuration: %w", driverName, err)

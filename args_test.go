@@ -20,10 +20,10 @@ func TestDriverOptionsOf(t *testing.T) {
 		{args: []string{"--driver-name=gpu-docker"}, want: "gpu-docker"},
 		{args: []string{"--driver-name=docker"}, want: "docker"},
 		{args: []string{"--driver-name", "docker"}, want: "docker"},
-		{args: []string{"--driver-name=exec"}, err: `--driver-name=exec: it can be one of ["gpu-docker" "docker"]`},
-		{args: []string{"--driver-name="}, err: "it can be one of"},
+		{args: []string{"--driver-name=exec"}, err: `--driver-name: invalid name "exec", want one of ["gpu-docker" "docker"]`},
+		{args: []string{"--driver-name="}, err: `--driver-name: invalid name ""`},
 		{args: []string{"--drivername=docker"}, err: "unknown flag: --drivername"},
-		{args: []string{"docker"}, err: `unexpected "docker"`},
+		{args: []string{"docker"}, err: `unexpected argument "docker"`},
 		{args: []string{"--help"}, err: "nomad-driver-gpu-docker"},
 	}
 	for _, tc := range tests {

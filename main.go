@@ -1,15 +1,18 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Nomad-gpu-mem lets several Nomad tasks share the memory of one GPU.
+// Nomad-gpu-mem lets several Nomad tasks share one GPU by its memory.
 //
-// One program has several roles, and its name decides which. In Nomad's plugin_dir
-// it has the names nomad-device-gpu-mem and nomad-driver-gpu-docker, since a process
-// can serve one type of plugin only; under any other name it is the command line.
-// The driver also starts it to hold log pipes open. Further reading:
+// One program has several roles, selected by the name under which it is started. In
+// Nomad's plugin_dir it is installed as nomad-device-gpu-mem and as
+// nomad-driver-gpu-docker, since a process can serve only one type of plugin; under
+// any other name it is the command line. The driver also starts it to hold log pipes
+// open.
+// Where to look next:
 //
-//   - role.go: the choice of the role; args.go: the driver's arguments
-//   - wiring.go: the one place where the parts are put together
+//   - role.go: selects the role; args.go: the driver's arguments in the agent's config
+//   - wiring.go: the only place that constructs and connects the parts
+//   - brokenpipe.go: keeps the driver alive when its agent crashes
 //   - allocator: the rules by which units of GPU memory are claimed
 //   - device, driver: the two plugins
 //   - internal/cli: the commands
@@ -28,7 +31,7 @@ import (
 
 func main() { os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:])) }
 
-// run runs the program in its role and returns the exit code.
+// run runs the selected role and returns the exit code.
 func run(name string, args []string) int {
 	role, err := roleOf(name, startedByNomad(os.Getenv))
 	if err != nil {
@@ -58,8 +61,8 @@ func run(name string, args []string) int {
 	return 0
 }
 
-// endings are the signals at which a command ends after a clean-up: `claim` releases its
-// units, also when its terminal is closed. A SIGHUP that nohup ignores stays ignored.
+// endings are the signals at which a command ends cleanly: `claim` releases its units, also
+// when its terminal closes. A SIGHUP that nohup ignores stays ignored.
 func endings() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

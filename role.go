@@ -11,7 +11,7 @@ import (
 	"nomad-gpu-mem/driver/logpipe"
 )
 
-// role is the purpose of a process of this program.
+// role is the role of a process of this program.
 type role int
 
 const (
@@ -28,8 +28,8 @@ const (
 	driverName = "nomad-driver-gpu-docker"
 )
 
-// roleOf chooses by the name of the program. A plugin that was not started by Nomad,
-// and a command line that was, are mistakes: the error says what to do.
+// roleOf selects the role by the program's name. It returns an error with advice if a plugin
+// was not started by Nomad, or if Nomad started the command line.
 func roleOf(name string, byNomad bool) (role, error) {
 	if name == logpipe.ProcessName {
 		return holderRole, nil
@@ -39,17 +39,17 @@ func roleOf(name string, byNomad bool) (role, error) {
 	case isPlugin && byNomad:
 		return plugin, nil
 	case isPlugin:
-		return 0, fmt.Errorf("%s is a Nomad plugin: it belongs in the agent's plugin_dir, and Nomad starts it.\n"+
-			"The commands have the name nomad-gpu-mem: try 'nomad-gpu-mem --help'", name)
+		return 0, fmt.Errorf("%s is a Nomad plugin: install it in the agent's plugin_dir, where Nomad starts it.\n"+
+			"For the commands run the program as nomad-gpu-mem: see 'nomad-gpu-mem --help'", name)
 	case byNomad:
-		return 0, fmt.Errorf("Nomad started %s as a plugin, but the name is not that of a plugin: in plugin_dir the program\n"+
-			"needs the names %s and %s, as files or symbolic links", name, deviceName, driverName)
+		return 0, fmt.Errorf("Nomad started %s as a plugin, but its name does not select one: install it in plugin_dir,\n"+
+			"as files or symbolic links, under the names %s and %s", name, deviceName, driverName)
 	default:
 		return commandRole, nil
 	}
 }
 
-// startedByNomad reports whether Nomad's variable for plugins is in the environment.
+// startedByNomad checks for the variable that Nomad sets for its plugins.
 func startedByNomad(getenv func(string) string) bool {
 	return getenv(base.Handshake.MagicCookieKey) == base.Handshake.MagicCookieValue
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A broken connection must not leave units held forever, and nohup must be respected.
+// A connection that breaks must not leave units held for ever, and nohup be heeded.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	must.Eq(t, !signal.Ignored(syscall.SIGHUP), slices.Contains(endings(), os.Signal(syscall.SIGHUP)))
@@ -29,7 +29,7 @@ func TestRoleOf(t *testing.T) {
 		err     string
 	}{
 		{name: "nomad-gpu-mem", want: commandRole},
-		{name: "gpus", want: commandRole}, // operators may rename the program
+		{name: "gpus", want: commandRole}, // operators rename programs
 		{name: "nomad-device-gpu-mem", byNomad: true, want: deviceRole},
 		{name: "nomad-driver-gpu-docker", byNomad: true, want: driverRole},
 		{name: "nomad-device-gpu-mem", err: "'nomad-gpu-mem --help'"},

@@ -34,8 +34,8 @@ func serveDevice() {
 	})
 }
 
-// openDeviceTable returns an untyped nil with an error. A nil *allocator.Table would be a
-// device.Table that is not nil, and the plugin would not try again.
+// openDeviceTable returns a nil interface with an error. A nil *allocator.Table would be a
+// non-nil device.Table, and the plugin would not retry.
 func openDeviceTable(c tableconfig.Config, logger hclog.Logger) (device.Table, error) {
 	table, err := openTable(c, noticesTo(logger))
 	if err != nil {
@@ -44,8 +44,8 @@ func openDeviceTable(c tableconfig.Config, logger hclog.Logger) (device.Table, e
 	return table, nil
 }
 
-// serveDriver serves the task driver until Nomad ends it, or another process of it
-// replaces it. Containers outlive it.
+// serveDriver serves the task driver until Nomad ends it, or another driver process supersedes
+// it. Containers outlive it.
 func serveDriver(options driverOptions) {
 	outliveAgent()
 	var plugin *driver.Plugin
@@ -59,12 +59,12 @@ func serveDriver(options driverOptions) {
 	plugin.Shutdown()
 }
 
-// unusedTime is how long an agent may take to configure a plugin that it has started. An
-// agent that is killed before that leaves a process that no other agent will use.
+// unusedTime is how long an agent may take to configure a plugin that it has started. An agent
+// that is killed before leaves an unused process.
 const unusedTime = 2 * time.Minute
 
-// endSuperseded ends the process if another one has replaced the plugin, or if no agent has
-// configured it.
+// endSuperseded ends the process if another one supersedes it, or if no agent has configured
+// the plugin.
 func endSuperseded(ctx context.Context, plugin *driver.Plugin) {
 	if isUnused(ctx, plugin) || isSuperseded(ctx, plugin) {
 		plugin.Shutdown()
@@ -114,7 +114,7 @@ func localContainers(ctx context.Context) (*doctor.Local, error) {
 	defer engine.Close()
 	found, err := label.Find(ctx, engine)
 	if err != nil {
-		return nil, fmt.Errorf("asking Docker on this machine for its containers: %w", err)
+		return nil, fmt.Errorf("cannot list the containers of Docker on this machine: %w", err)
 	}
 	name, err := os.Hostname()
 	id, unknown := engine.ID(ctx)
@@ -127,16 +127,16 @@ func localContainers(ctx context.Context) (*doctor.Local, error) {
 	return local, errors.Join(err, unknown)
 }
 
-// noticesTo writes the store's notices for the operator to a log.
+// noticesTo logs the messages of the table's store for the operator.
 func noticesTo(logger hclog.Logger) func(string) {
 	return func(msg string) { logger.Info("allocation table: " + msg) }
 }
 
-// dockerSocket is the engine's default address, which DOCKER_HOST overrides.
+// dockerSocket is the default socket of an engine; DOCKER_HOST overrides it.
 const dockerSocket = "/var/run/docker.sock"
 
-// openTable opens the allocation table of a valid configuration, without network
-// access. notify receives notices about the token file.
+// openTable opens the allocation table of a valid configuration, without network access.
+// notify receives messages about the token file for the operator.
 func openTable(c tableconfig.Config, notify func(string)) (*allocator.Table, error) {
 	if c.Store == tableconfig.StoreFile {
 		return allocator.NewTable(file.New(c.Path)), nil

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Attempt is one start of a task. Nomad starts a task again after each of its ends, and
-// after a crash of its agent also while an earlier start is still under way.
+// Attempt is one start of a task. Nomad restarts a task after it ends, and after a crash of
+// the agent even while an earlier start is still under way.
 type Attempt struct {
 	// ID is Nomad's ID of this start.
 	ID string
-	// Begun says when it began: it orders the attempts of one task. All of them begin on
-	// one node, and so by one clock.
+	// Begun is when it began: it orders the attempts of one task. They all begin on one
+	// node, and so by one clock.
 	Begun time.Time
-	// Engine is the ID of the Docker engine that will run it; empty if it is not known.
+	// Engine is the ID of the Docker engine that will run it; empty if unknown.
 	Engine string
 }
 
-// begunPrecision is how exactly the table keeps when an attempt began.
+// begunPrecision is the precision of Attempt.Begun in the table.
 const begunPrecision = time.Microsecond
 
-// recorded returns the attempt as the table keeps it and as it comes back from JSON.
+// recorded returns the attempt as the table stores it.
 func (a Attempt) recorded() Attempt {
 	if !a.Begun.IsZero() {
 		a.Begun = a.Begun.UTC().Truncate(begunPrecision)
@@ -31,13 +31,13 @@ func (a Attempt) recorded() Attempt {
 	return a
 }
 
-// refuseOlder returns an error that matches ErrSuperseded if the claim is that of a
-// newer attempt than the given one.
+// refuseOlder returns an error that matches ErrSuperseded if the claim belongs to a newer
+// attempt.
 //
 // A claim without Begun, as older versions of this program write, counts from the time
-// it was claimed. An attempt without Begun counts as one that begins now. A claim that
-// began in the future orders nothing, since a clock was wrong: it would shut out
-// every later attempt until the clock gets there.
+// it was claimed. An attempt without Begun counts as beginning now. A claim that began in
+// the future is not compared, since a clock was wrong: it would block every later attempt
+// until that time.
 func (a Attempt) refuseOlder(gpu GPUID, claim Claim, now time.Time) error {
 	begun := claim.Begun
 	if begun.IsZero() {
@@ -50,8 +50,8 @@ func (a Attempt) refuseOlder(gpu GPUID, claim Claim, now time.Time) error {
 		gpu, a.ID, claim.Owner, a.Begun.Format(time.RFC3339Nano), claim.Attempt, begun.Format(time.RFC3339Nano), ErrSuperseded)
 }
 
-// completes adds to a claim of this attempt what it does not record yet of the attempt,
-// and reports whether there was anything to add.
+// completes adds missing fields of this attempt to its claim, and reports whether any were
+// missing.
 func (a Attempt) completes(claim *Claim) bool {
 	before := *claim
 	if claim.Begun.IsZero() {

@@ -23,23 +23,21 @@ const maxUnitMiB = 1 << 30
 // maxMemoryMiB bounds the memory of a GPU, in MiB: no GPU of so many units has more.
 const maxMemoryMiB = maxUnits * maxUnitMiB
 
-// Booking is what Nomad's scheduler gave to one device ask of a task: units of
-// one GPU. The device plugin's Reserve returns it as environment, the only
-// thing that a task driver outside Nomad's process is given, and the only
-// thing that Nomad restores after a restart of its agent.
+// Booking is what Nomad's scheduler gave to one device ask of a task: units of one GPU. The
+// device plugin's Reserve returns it as environment: only that reaches a task driver outside
+// Nomad's process, and only that does Nomad restore after a restart of its agent.
 type Booking struct {
 	GPU      GPUID   `json:"gpu"`
 	UnitMiB  uint64  `json:"unit_mib"`  // memory of one unit, MiB
 	Of       int     `json:"of"`        // number of units the GPU is divided into
 	TotalMiB uint64  `json:"total_mib"` // whole memory of the GPU, MiB
-	Units    UnitSet `json:"units"`     // the very units that Nomad booked
+	Units    UnitSet `json:"units"`     // the units that Nomad booked
 }
 
-// MiB returns the memory that the booked units stand for, in MiB.
+// MiB returns the memory of the booked units, in MiB.
 func (b Booking) MiB() uint64 { return uint64(len(b.Units)) * b.UnitMiB }
 
-// Validate returns an error that matches ErrInvalid if the booking makes no
-// sense by itself.
+// Validate returns an error that matches ErrInvalid if the booking is inconsistent.
 func (b Booking) Validate() error {
 	switch {
 	case b.GPU == "":
@@ -56,9 +54,9 @@ func (b Booking) Validate() error {
 	return nil
 }
 
-// Env returns the variable that carries the booking. The name differs between
-// any two bookings: Nomad merges the environment of several asks by key, and a
-// fixed name would keep the last one only.
+// Env returns the variable that carries the booking. Each booking has a different name:
+// Nomad merges the environments of several asks by key, so a fixed name would keep the last
+// one only.
 func (b Booking) Env() (key, value string, err error) {
 	if err := b.Validate(); err != nil {
 		return "", "", err
@@ -71,11 +69,10 @@ func (b Booking) Env() (key, value string, err error) {
 	return BookingEnvPrefix + strings.ToUpper(hex.EncodeToString(sum[:6])), string(text), nil
 }
 
-// ParseBookings collects all bookings in env, in the order of their GPUs. Two
-// asks that Nomad placed on one GPU become one booking with the units of both.
-// The map must be the one that only device plugins write (Nomad's DeviceEnv):
-// a task's own environment could claim anything. The result is nil if there is
-// none. An error matches ErrInvalid.
+// ParseBookings returns all bookings in env, sorted by GPU, nil if there is none. Two asks
+// that Nomad placed on one GPU become one booking with the units of both. env must be the
+// map that only device plugins write (Nomad's DeviceEnv): a task's own environment could
+// claim anything. Errors match ErrInvalid.
 func ParseBookings(env map[string]string) ([]Booking, error) {
 	merged := map[GPUID]Booking{}
 	for key, value := range env {

@@ -11,10 +11,9 @@ import (
 	"slices"
 )
 
-// changeEach decides on the ledgers of some GPUs, one after the other, and writes
-// those that changed. What fails on one GPU does not keep the others from changing: the
-// ledger of one may be unreadable, or of a newer version, for long. The errors are
-// joined; each names its GPU or its key.
+// changeEach changes the ledgers of GPUs one after the other. A failure on one GPU does not
+// stop the others: one ledger may be unreadable, or of a newer version, for long. The
+// errors are joined; each names its GPU or its key.
 func (t *Table) changeEach(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	var failed []error
 	for _, gpu := range distinct(gpus) {
@@ -26,13 +25,12 @@ func (t *Table) changeEach(ctx context.Context, gpus []GPUID, decide func(GPUID,
 	return errors.Join(failed...)
 }
 
-// distinct returns each GPU once, since a key may be written once at a time, in order.
+// distinct returns each GPU once, sorted: a transaction may write a key only once.
 func distinct(gpus []GPUID) []GPUID { return slices.Compact(slices.Sorted(slices.Values(gpus))) }
 
-// change decides on the ledgers of some GPUs and writes those that changed, all
-// or none. On a conflict it reads and decides again. What it decides holds for
-// all the GPUs at one moment: those that stay as they are must still be so when
-// the others are written.
+// change changes the ledgers of GPUs, all or none. On a conflict it reads and decides again.
+// The decision holds for all GPUs at one moment: the unchanged ledgers must still have their
+// versions when the others are written.
 func (t *Table) change(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	err := t.changeAll(ctx, distinct(gpus), decide)
 	if errors.Is(err, errUndecided) {
@@ -51,7 +49,7 @@ func (t *Table) place() string {
 
 func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) error {
 	if len(gpus) == 1 {
-		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*order) []error {
+		return t.combiner.do(ctx, gpus[0], decide, func(ctx context.Context, batch []*pendingChange) []error {
 			return t.changeOne(ctx, gpus[0], batch)
 		})
 	}
@@ -67,10 +65,9 @@ func (t *Table) changeAll(ctx context.Context, gpus []GPUID, decide func(GPUID, 
 	})
 }
 
-// changeOne makes several callers' changes to one GPU in one write, one after
-// the other. Each is decided on the ledger that those before it have left, and
-// has its own outcome.
-func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []error {
+// changeOne writes several callers' changes to one GPU at once. Each change sees the ledger
+// as left by those before it, and has its own outcome.
+func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*pendingChange) []error {
 	outcomes := make([]error, len(batch))
 	err := untilApplied(ctx, "claims of GPU "+string(gpu), func() error {
 		write, changed, err := t.decideOne(ctx, gpu, batch, outcomes)
@@ -91,9 +88,9 @@ func (t *Table) changeOne(ctx context.Context, gpu GPUID, batch []*order) []erro
 	return outcomes
 }
 
-// changeAlone makes several callers' changes to one GPU one by one, since together they
-// are too large: the one that is alone too large must not fail the others.
-func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*order) []error {
+// changeAlone writes several callers' changes to one GPU one by one, since together they are
+// too large: a change that is too large by itself must not fail the others.
+func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*pendingChange) []error {
 	outcomes := make([]error, len(batch))
 	for i := range batch {
 		outcomes[i] = t.changeOne(ctx, gpu, batch[i:i+1])[0]
@@ -101,7 +98,7 @@ func (t *Table) changeAlone(ctx context.Context, gpu GPUID, batch []*order) []er
 	return outcomes
 }
 
-func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*order, outcomes []error) (write Write, changed bool, err error) {
+func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*pendingChange, outcomes []error) (write Write, changed bool, err error) {
 	key := ClaimsKey(gpu)
 	entry, err := t.store.Get(ctx, key)
 	if err != nil {
@@ -126,8 +123,8 @@ func (t *Table) decideOne(ctx context.Context, gpu GPUID, batch []*order, outcom
 	return Write{Key: key, Value: value, Version: entry.Version}, true, nil
 }
 
-// decideAll returns what it read, and a write for each of it: of the same value
-// where nothing is to change, which only checks the version.
+// decideAll returns the entries that it read and a write for each. The write of an unchanged
+// entry has the same value: it only checks the version.
 func (t *Table) decideAll(ctx context.Context, gpus []GPUID, decide func(GPUID, *Ledger) (bool, error)) (read []Entry, writes []Write, err error) {
 	for _, gpu := range gpus {
 		key := ClaimsKey(gpu)
@@ -164,8 +161,7 @@ func changesNothing(read []Entry, writes []Write) bool {
 	return true
 }
 
-// stillSo returns ErrConflict if one of several entries changed while the
-// others were read.
+// stillSo returns ErrConflict if one of several entries changed since it was read.
 func (t *Table) stillSo(ctx context.Context, read []Entry) error {
 	if len(read) < 2 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// smallStore takes values of up to so many bytes, and has one key.
+// smallStore accepts values up to a number of bytes, and has one key.
 type smallStore struct {
 	Store
 	most  int
@@ -38,8 +38,8 @@ func TestTable_large_change_among_others(t *testing.T) {
 	t.Parallel()
 	store := &smallStore{most: 4096}
 	table := NewTable(store)
-	claim := func(unit int, container string) *order {
-		return &order{decide: func(gpu GPUID, l *Ledger) (bool, error) {
+	claim := func(unit int, container string) *pendingChange {
+		return &pendingChange{decide: func(gpu GPUID, l *Ledger) (bool, error) {
 			booking := Booking{GPU: gpu, UnitMiB: 1, Of: 3, Units: NewUnitSet(unit)}
 			owner := Owner{Alloc: fmt.Sprint(unit), Task: "t"}
 			changed, err := l.Claim(owner, Attempt{ID: "a"}, booking, time.Now())
@@ -50,7 +50,7 @@ func TestTable_large_change_among_others(t *testing.T) {
 			return changed, err
 		}}
 	}
-	batch := []*order{claim(0, ""), claim(1, strings.Repeat("x", 4096)), claim(2, "")}
+	batch := []*pendingChange{claim(0, ""), claim(1, strings.Repeat("x", 4096)), claim(2, "")}
 	outcomes := table.changeOne(t.Context(), "GPU-1", batch)
 	must.NoError(t, outcomes[0])
 	must.ErrorIs(t, outcomes[1], ErrTooLarge)

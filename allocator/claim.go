@@ -11,12 +11,11 @@ import (
 	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
-// Owner is the task that holds a slice. The owner of a reservation is the task
-// it is made for, and that of units outside Nomad a person; in place of an
-// allocation's they have an ID of their own.
+// Owner is the task that holds a slice. The owner of a reservation is the task that it is
+// for; the owner of units outside Nomad is their holder. Both have a generated ID in Alloc.
 //
-// In a claim all but Alloc, Node and Task may be shortened, see shorten: compare
-// them by IsOf and IsOn.
+// In a claim all fields but Alloc, Node and Task may be shortened, see shorten: compare them
+// by IsOf and IsOn.
 type Owner struct {
 	Namespace string   `json:"namespace"`
 	Job       string   `json:"job"`
@@ -27,25 +26,25 @@ type Owner struct {
 	NodeName  NodeName `json:"node_name"`
 }
 
-// Is reports whether both are the same task. An allocation ID is unique in a
-// cluster and a task's name in its allocation; the rest is for people.
+// Is reports whether both are the same task. An allocation ID is unique in a cluster and a
+// task's name in its allocation; the other fields are informational.
 func (o Owner) Is(other Owner) bool { return o.Alloc == other.Alloc && o.Task == other.Task }
 
-// IsOf reports whether the owner that a claim records is one of the job's.
+// IsOf reports whether the recorded owner is a task of the job.
 func (o Owner) IsOf(namespace, job string) bool {
 	return isNamed(o.Namespace, namespace) && isNamed(o.Job, job)
 }
 
-// IsOn reports whether the owner that a claim records is on the node of that name.
+// IsOn reports whether the recorded owner is on the node of that name.
 func (o Owner) IsOn(node NodeName) bool { return isNamed(string(o.NodeName), string(node)) }
 
-// isFor reports whether a reservation, as it is recorded, was made for the task.
+// isFor reports whether a recorded reservation is for the task.
 func (o Owner) isFor(task Owner) bool {
 	return o.IsOf(task.Namespace, task.Job) && isNamed(o.Group, task.Group) && o.Task == task.Task
 }
 
-// String names the owner for people: job, task and the start of the
-// allocation ID, as Nomad's own tools print it.
+// String names the owner in messages: job, task and the start of the allocation ID, as
+// Nomad's tools print it.
 func (o Owner) String() string {
 	alloc := o.Alloc
 	if len(alloc) > 8 {
@@ -56,54 +55,52 @@ func (o Owner) String() string {
 
 func (o Owner) validate() error {
 	if o.Alloc == "" || o.Task == "" {
-		return fmt.Errorf("owner %s: allocation and task are needed: %w", o, ErrInvalid)
+		return fmt.Errorf("owner %s: allocation and task are required: %w", o, ErrInvalid)
 	}
 	return nil
 }
 
-// ClaimState is how far a claim's life has come.
+// ClaimState is the stage of a claim's life.
 type ClaimState string
 
 const (
-	// Claimed is the state from the moment the units are taken until the
-	// container runs.
+	// Claimed is the state from the claim until the container runs.
 	Claimed ClaimState = "claimed"
-	// Running is the state once the container was seen to run.
+	// Running is the state once the driver has seen the container run.
 	Running ClaimState = "running"
 
-	// Reserved is the state of units that a planner keeps for a task which
-	// Nomad has not placed yet. It expires, and it binds planners only.
+	// Reserved is the state of units that a planner reserves for a task that Nomad has
+	// not placed yet. It expires, and it binds planners only.
 	Reserved ClaimState = "reserved"
-	// Requested is the state of units that a person wants outside Nomad, until
-	// it is certain that Nomad has not sold them. The device plugin offers
-	// them no longer.
+	// Requested is the state of units requested for use outside Nomad, until it is certain
+	// that Nomad has not booked them. The device plugin no longer offers them.
 	Requested ClaimState = "requested"
-	// Held is the state of units that a person has outside Nomad.
+	// Held is the state of units held outside Nomad.
 	Held ClaimState = "held"
 )
 
-// yields reports whether a task that Nomad booked may take the units: Nomad's
-// booking outranks every wish.
+// yields reports whether a task may take the units that Nomad has booked for it: a booking
+// overrides reservations and requests.
 func (s ClaimState) yields() bool { return s == Reserved || s == Requested }
 
-// isTasks reports whether the state is that of a task's claim.
+// isTasks reports whether the claim belongs to a task.
 func (s ClaimState) isTasks() bool { return s == Claimed || s == Running }
 
-// OutsideNomad reports whether the claim is a person's and not a task's. Nomad
-// must not be offered its units.
+// OutsideNomad reports whether the units are used or requested outside Nomad. The device
+// plugin must not offer them to Nomad.
 func (s ClaimState) OutsideNomad() bool { return s == Requested || s == Held }
 
-// Claim says that a task holds a slice: units of one GPU.
+// Claim is the record that a task holds a slice: units of one GPU.
 type Claim struct {
 	Owner
 
-	// Attempt tells one start of a task from the next. A claim is repeated
-	// and released by the attempt that made it, so a late release of an old
-	// attempt cannot free the units of a new one.
+	// Attempt identifies one start of a task. Only the attempt that made a claim repeats
+	// or releases it, so a late release of an old attempt cannot free the units of a new
+	// one.
 	//
-	// Begun orders the attempts of a task, and Engine is the Docker engine that
-	// has the container. Both are missing in claims of older versions, and in
-	// those that are no task's.
+	// Begun orders the attempts of a task, and Engine is the Docker engine of the
+	// container. Both are missing in claims of older versions, and in claims that no task
+	// owns.
 	Attempt string     `json:"attempt"`
 	Begun   time.Time  `json:"begun,omitzero"`
 	Engine  string     `json:"engine,omitempty"`
@@ -112,8 +109,8 @@ type Claim struct {
 	Container string    `json:"container,omitempty"` // container ID, once it runs
 	ClaimedAt time.Time `json:"claimed_at"`
 	RunningAt time.Time `json:"running_at,omitzero"`
-	StuckAt   time.Time `json:"stuck_at,omitzero"`   // since when its container cannot be ended
-	ExpiresAt time.Time `json:"expires_at,omitzero"` // of a claim that is no task's
+	StuckAt   time.Time `json:"stuck_at,omitzero"`   // since when its container cannot be stopped
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // of a claim that no task owns
 
 	// Units is derived from the ledger's unit map when claims are listed.
 	Units UnitSet `json:"-"`
@@ -123,7 +120,7 @@ type Claim struct {
 
 func (c Claim) name() string { return c.Owner.String() }
 
-// NameFor names the claim's owner to those who may know the tasks of one namespace only.
+// NameFor names the claim's owner without revealing tasks of other namespaces.
 func (c Claim) NameFor(namespace string) string {
 	switch {
 	case c.State.OutsideNomad():
@@ -135,13 +132,13 @@ func (c Claim) NameFor(namespace string) string {
 	}
 }
 
-// MarshalJSON writes the fields of this version and those it does not know.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (c Claim) MarshalJSON() ([]byte, error) {
 	type plain Claim
 	return keepjson.Marshal(plain(c), c.unknown)
 }
 
-// UnmarshalJSON reads a claim and keeps the fields it does not know.
+// UnmarshalJSON reads a claim and keeps fields of newer versions.
 func (c *Claim) UnmarshalJSON(data []byte) error {
 	type plain Claim
 	unknown, err := keepjson.Unmarshal(data, (*plain)(c))

@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// slow is a batch under way that ends when told to.
+// slow is a batch under way that the test ends.
 type slow struct {
 	sizes   chan int
 	proceed chan struct{}
@@ -18,7 +18,7 @@ type slow struct {
 
 func newSlow() *slow { return &slow{make(chan int), make(chan struct{})} }
 
-func (s *slow) make(ctx context.Context, batch []*order) []error {
+func (s *slow) make(ctx context.Context, batch []*pendingChange) []error {
 	outcomes := make([]error, len(batch))
 	s.sizes <- len(batch)
 	select {
@@ -51,7 +51,7 @@ func start(ctx context.Context, c *combiner, s *slow) chan error {
 	return ended
 }
 
-// Those who come while a change is under way are done together.
+// Callers that arrive while a change is under way are combined.
 func TestCombiner_joins_those_who_wait(t *testing.T) {
 	t.Parallel()
 	c, s := &combiner{}, newSlow()
@@ -67,7 +67,7 @@ func TestCombiner_joins_those_who_wait(t *testing.T) {
 	must.Zero(t, c.waiting("GPU-1"))
 }
 
-// A leader whose time is up takes nobody with it, and who waits may leave.
+// A leader whose context ends does not fail the others, and waiting callers may leave.
 func TestCombiner_leaders_and_others_give_up(t *testing.T) {
 	t.Parallel()
 	c, s := &combiner{}, newSlow()

@@ -13,27 +13,26 @@ import (
 	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
-// Cordon keeps new tasks off a GPU until a person takes it away. Tasks that run
-// go on.
+// Cordon keeps new tasks off a GPU until an operator removes it. Running tasks keep running.
 type Cordon struct {
 	Schema schema    `json:"schema"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"` // when the GPU was cordoned
 
-	// Release asks the device plugin to close its NVML session, which keeps the
-	// GPUs of its node open, so that the GPU can be reset.
+	// Release makes the device plugin close its NVML session, which keeps the GPUs of its
+	// node open, so that the GPU can be reset.
 	Release bool `json:"release,omitempty"`
 
 	unknown keepjson.Fields
 }
 
-// MarshalJSON writes the fields of this version and those it does not know.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (c Cordon) MarshalJSON() ([]byte, error) {
 	type plain Cordon
 	return keepjson.Marshal(plain(c), c.unknown)
 }
 
-// UnmarshalJSON reads a cordon and keeps the fields it does not know.
+// UnmarshalJSON reads a cordon and keeps fields of newer versions.
 func (c *Cordon) UnmarshalJSON(data []byte) error {
 	type plain Cordon
 	unknown, err := keepjson.Unmarshal(data, (*plain)(c))
@@ -41,9 +40,9 @@ func (c *Cordon) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeCordon reads the value of a cordon key; no value is no cordon. The key
-// is a flag: whatever else stands there cordons the GPU too, and counts as the
-// reason, without bytes that are no text: none of those who are told could take them.
+// decodeCordon reads the value of a cordon key; without a value it returns nil. Any value
+// cordons the GPU: one that is not a Cordon becomes the reason, with invalid UTF-8 replaced,
+// since neither Nomad nor JSON accepts it.
 func decodeCordon(value []byte) *Cordon {
 	if value == nil {
 		return nil
@@ -58,14 +57,13 @@ func decodeCordon(value []byte) *Cordon {
 	return &c
 }
 
-// Cordon keeps new tasks off a GPU from the device plugin's next look on. It is
-// idempotent; another reason replaces the old one, and a release ends.
+// Cordon keeps new tasks off a GPU from the device plugin's next poll on. It is idempotent.
+// It replaces the reason, and clears Release.
 func (t *Table) Cordon(ctx context.Context, gpu GPUID, reason string) error {
 	return t.cordon(ctx, gpu, reason, false)
 }
 
-// CordonForReset is Cordon, and asks the device plugin to let go of the GPU. An empty
-// reason leaves that of an older cordon.
+// CordonForReset is Cordon with Release set. An empty reason keeps that of an older cordon.
 func (t *Table) CordonForReset(ctx context.Context, gpu GPUID, reason string) error {
 	return t.cordon(ctx, gpu, reason, true)
 }
@@ -92,7 +90,7 @@ func (t *Table) Uncordon(ctx context.Context, gpu GPUID) error {
 	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) { return nil, old != nil })
 }
 
-// changeCordon writes what decide makes of the old cordon, nil for none.
+// changeCordon replaces the old cordon by the result of decide; nil is no cordon.
 func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Cordon) (*Cordon, bool)) error {
 	if gpu == "" {
 		return fmt.Errorf("cordon of a GPU without a UUID: %w", ErrInvalid)

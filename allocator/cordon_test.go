@@ -43,7 +43,7 @@ func TestTable_Cordon_and_Uncordon(t *testing.T) {
 	must.ErrorIs(t, table.Cordon(ctx, "", "x"), allocator.ErrInvalid)
 }
 
-// The key is a flag: a person may set it by hand, to anything.
+// The key is a flag: an operator may set it by hand, to any value.
 func TestTable_Cordon_by_hand(t *testing.T) {
 	t.Parallel()
 	for value, reason := range map[string]string{

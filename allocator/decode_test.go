@@ -14,7 +14,7 @@ import (
 	"nomad-gpu-mem/allocator/storetest"
 )
 
-// oddValue is what someone or something may leave under a claims key.
+// oddValue is an invalid value of a claims key.
 type oddValue struct {
 	What  string
 	Value string

@@ -11,17 +11,17 @@ import (
 	"sync"
 )
 
-// decoder turns entries of the store into records, and remembers them: of a
-// large table that is read again and again only a few values have changed.
+// decoder decodes entries of the store into records, and caches them: between two reads of a
+// large table only a few values change.
 type decoder struct {
 	mu    sync.Mutex
-	known map[string]record // of the entries decoded last, by key
+	known map[string]record // cache, by key
 }
 
 // record is a value of the table, decoded.
 type record struct {
 	key   string
-	bytes []byte // what was decoded
+	bytes []byte // the encoded value
 	gpu   GPUID
 	value any // *NodeState, *GPUState, *Ledger, *Cordon, leaseOf or nil
 	err   error
@@ -30,11 +30,11 @@ type record struct {
 // leaseOf is the name of a node that has a lease.
 type leaseOf NodeName
 
-// decode returns a record for each entry. Values are compared as bytes and not
-// by their versions, which a store that was made anew hands out again.
+// decode returns a record for each entry. It compares values as bytes, not by their
+// versions: a store that was recreated reuses versions.
 func (d *decoder) decode(entries []Entry) []record {
 	d.mu.Lock()
-	known := d.known // never changed once it is there
+	known := d.known // replaced, never changed
 	d.mu.Unlock()
 
 	records := make([]record, len(entries))
@@ -66,8 +66,7 @@ func (d *decoder) decode(entries []Entry) []record {
 	return records
 }
 
-// newRecord decodes an entry. Keys that the table does not know get no value:
-// they may belong to a newer version.
+// newRecord decodes an entry. Unknown keys get no value: they may belong to a newer version.
 func newRecord(entry Entry) record {
 	r := record{key: entry.Key, bytes: entry.Value}
 	if name, ok := parseNodeKey(entry.Key); ok {

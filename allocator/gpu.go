@@ -8,24 +8,22 @@ import (
 	"strings"
 )
 
-// GPUID identifies a GPU, or one MIG instance, by the UUID that NVML gives it.
-// Old MIG UUIDs contain slashes. An index or a name is never an identity: both
-// change under running tasks.
+// GPUID identifies a GPU, or one MIG instance, by its NVML UUID. Old MIG UUIDs contain
+// slashes. Indexes and names do not identify a GPU: both change while tasks run.
 type GPUID string
 
-// What a job asks Nomad for: a device of this vendor and type. Its name is the GPU's UUID.
+// Vendor and type of the device that a job asks for. The device's name is the GPU's UUID.
 const (
 	DeviceVendor = "nvidia"
 	DeviceType   = "gpu-mem"
 	Device       = DeviceVendor + "/" + DeviceType
 )
 
-// unitSeparator stands between GPU and unit in a unit's ID. UUIDs do not
-// contain it.
+// unitSeparator separates GPU and unit in a unit's ID. UUIDs do not contain it.
 const unitSeparator = "::"
 
-// UnitID returns the ID under which Nomad knows one unit of a GPU:
-// "<UUID>::0007". Zeros in front make IDs sort by number.
+// UnitID returns Nomad's instance ID of one unit of a GPU: "<UUID>::0007". Leading zeros
+// make IDs sort by number.
 func UnitID(gpu GPUID, unit int) string {
 	return fmt.Sprintf("%s%s%04d", gpu, unitSeparator, unit)
 }
@@ -34,7 +32,7 @@ func UnitID(gpu GPUID, unit int) string {
 func ParseUnitID(id string) (GPUID, int, error) {
 	at := strings.LastIndex(id, unitSeparator)
 	if at <= 0 {
-		return "", 0, fmt.Errorf("device ID %q: want \"<GPU UUID>%s<unit>\"", id, unitSeparator)
+		return "", 0, fmt.Errorf("invalid device ID %q, want \"<GPU UUID>%s<unit>\"", id, unitSeparator)
 	}
 	unit, err := parseUnit(id[at+len(unitSeparator):])
 	if err != nil {

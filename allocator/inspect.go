@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Inspect reads one GPU's claims and cordon; its state is left out. The error
-// matches ErrUnreadable if the claims cannot be read.
+// Inspect reads one GPU's claims and cordon, without its state. The error matches
+// ErrUnreadable if the claims cannot be decoded.
 func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
 	claims, err := t.store.Get(ctx, ClaimsKey(gpu))
 	if err != nil {
@@ -26,14 +26,14 @@ func (t *Table) Inspect(ctx context.Context, gpu GPUID) (GPU, error) {
 	return GPU{ID: gpu, Ledger: ledger, Cordon: decodeCordon(cordon.Value)}, nil
 }
 
-// Node reads what a node's device plugin said of it: the zero state if it never
-// did. The error matches ErrUnreadable if that cannot be read.
+// Node reads the state that a node's device plugin reported, the zero state if none. The
+// error matches ErrUnreadable if it cannot be decoded.
 func (t *Table) Node(ctx context.Context, name NodeName) (NodeState, error) {
 	return get(ctx, t.store, NodeKey(name), func(value []byte) (NodeState, error) { return decodeNode(name, value) })
 }
 
-// State reads what a GPU's device plugin said of it: the zero state if none did.
-// The error matches ErrUnreadable if that cannot be read.
+// State reads the state that the device plugin reported of a GPU, the zero state if none.
+// The error matches ErrUnreadable if it cannot be decoded.
 func (t *Table) State(ctx context.Context, gpu GPUID) (GPUState, error) {
 	return get(ctx, t.store, StateKey(gpu), decodeState[GPUState])
 }

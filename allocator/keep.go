@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Keep confirms units that Hold has taken, for the person who still uses them: it writes
-// the claim again if it is gone, as after the table was restored from an old copy, and
-// renews a ttl of which half is over. It reports whether the claim was gone. If others have
-// the units by now the error is a *HeldError, and nothing is written.
+// Keep confirms held units that are still in use outside Nomad. It writes the claim again if
+// it is missing, as after a restore of the table from an old copy, and renews a ttl of which
+// half is over. It reports whether the claim was missing. If others hold the units by now,
+// the error is a *HeldError, and nothing is written.
 func (t *Table) Keep(ctx context.Context, owner Owner, ttl time.Duration, slice Booking) (restored bool, err error) {
 	if ttl < 0 {
 		return false, fmt.Errorf("hold for %s: %w", ttl, ErrInvalid)
@@ -56,7 +56,7 @@ func (l *Ledger) keep(owner Owner, ttl time.Duration, slice Booking, now time.Ti
 	if err := next.heldByOthers(owner, slice); err != nil {
 		return false, false, err
 	}
-	displaced := next.makeWay(slice)
+	displaced := next.displace(slice)
 	mark := next.unusedMark()
 	next.Units.mark(slice.Units, mark)
 	next.UnitMiB = slice.UnitMiB

@@ -13,13 +13,13 @@ import (
 	"nomad-gpu-mem/allocator/storetest"
 )
 
-// A person's hold comes back after the table was wiped, unless others have the units by then.
+// Held units are held again after the table was wiped, unless others have the units by then.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	store := storetest.NewMemory()
 	table := (&clock{noon}).table(store)
 	ctx := t.Context()
-	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 2)))
+	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, request("GPU-1", 2)))
 	must.NoError(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0))
 	slice := quarters("GPU-1", 2, 3)
 	keep := func() (bool, error) { return table.Keep(ctx, person("hold-1"), 0, slice) }
@@ -28,7 +28,7 @@ func TestKeep(t *testing.T) {
 	must.False(t, restored)
 
 	must.NoError(t, table.Release(ctx, person("hold-1"), "hold-1", []allocator.GPUID{"GPU-1"}))
-	must.NoError(t, table.Reserve(ctx, planned("web", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 1)}))
+	must.NoError(t, table.Reserve(ctx, planned("web", "plan-1"), time.Minute, []allocator.UnitRequest{request("GPU-1", 1)}))
 	restored, err = keep()
 	must.NoError(t, err)
 	must.True(t, restored)
@@ -48,7 +48,7 @@ func TestKeepRenews(t *testing.T) {
 	store := storetest.NewMemory()
 	now := &clock{noon}
 	table := now.table(store)
-	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Minute, room("GPU-1", 1)))
+	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Minute, request("GPU-1", 1)))
 	must.NoError(t, table.Hold(t.Context(), person("hold-1"), "GPU-1", time.Hour))
 	for range 5 {
 		now.Time = now.Add(40 * time.Minute)

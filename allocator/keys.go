@@ -15,11 +15,11 @@ const DefaultPrefix = "gpu-mem"
 // Keys of the table, below the store's prefix:
 //
 //	nodes/<node>          NodeState, written by the device plugin
-//	nodes/<node>/lease    there for as long as the device plugin renews it
+//	nodes/<node>/lease    exists while the device plugin renews it
 //	gpus/<UUID>/state     GPUState, written by the device plugin
-//	gpus/<UUID>/claims    Ledger, written by the task driver and by people
-//	gpus/<UUID>/cordon    Cordon, written by people
-//	profiles/<name>       Profile, written by people
+//	gpus/<UUID>/claims    Ledger, written by the task driver and by operators
+//	gpus/<UUID>/cordon    Cordon, written by operators
+//	profiles/<name>       Profile, written by operators
 const (
 	nodesPrefix    = "nodes/"
 	gpusPrefix     = "gpus/"
@@ -33,7 +33,7 @@ const (
 // NodeKey is the key of a node's state.
 func NodeKey(node NodeName) string { return nodesPrefix + escape(string(node)) }
 
-// leaseKey is the key that is there while a node is.
+// leaseKey is the key of a node's lease.
 func leaseKey(node NodeName) string { return NodeKey(node) + leaseSuffix }
 
 // parseLeaseKey is the inverse of leaseKey.
@@ -87,8 +87,8 @@ func parseProfileKey(key string) (name string, ok bool) {
 	return parseElement(element)
 }
 
-// parseElement is the inverse of escape. Other spellings of a name are refused:
-// two keys must never stand for one thing.
+// parseElement is the inverse of escape. It rejects other spellings of a name: no two keys
+// may mean the same name.
 func parseElement(s string) (name string, ok bool) {
 	name, err := unescape(s)
 	if err != nil || name == "" || escape(name) != s {
@@ -97,9 +97,9 @@ func parseElement(s string) (name string, ok bool) {
 	return name, true
 }
 
-// escape makes any name one path element that every store accepts as part of a
-// key: letters, digits, '-', '_' and inner '.' stay, other bytes become ~XX.
-// UUIDs and ordinary host names stay as they are.
+// escape turns any name into one path element that every store accepts in a key: letters,
+// digits, '-', '_' and inner '.' stay, other bytes become ~XX. UUIDs and ordinary host names
+// stay unchanged.
 func escape(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -122,7 +122,7 @@ func unescape(s string) (string, error) {
 			continue
 		}
 		if i+2 >= len(s) {
-			return "", fmt.Errorf("key element %q: cut short after ~", s)
+			return "", fmt.Errorf("key element %q: incomplete escape after ~", s)
 		}
 		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// acceptedKey is what every store and Consul's HTTP API take without quoting.
+// acceptedKey matches keys that every store and Consul's HTTP API accept without quoting.
 var acceptedKey = regexp.MustCompile(`^(nodes|gpus)/[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/state|/claims|/cordon)?$`)
 
 func TestKeys(t *testing.T) {

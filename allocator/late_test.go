@@ -29,7 +29,7 @@ func (s *slowStore) Apply(ctx context.Context, writes []allocator.Write) error {
 	return s.Store.Apply(ctx, writes)
 }
 
-// A claim that arrives after its release comes to nothing. Nobody would ever
+// A claim that arrives after its release has no effect. Otherwise nothing would ever
 // release it.
 func TestTable_late_claim(t *testing.T) {
 	t.Parallel()

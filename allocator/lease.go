@@ -8,39 +8,36 @@ import (
 	"time"
 )
 
-// LeaseTime is how long a node counts as alive after its device plugin last
-// said so. It is several of its heartbeats, and longer than servers take to
-// elect a leader.
+// LeaseTime is how long a node counts as alive after the last heartbeat of its device
+// plugin. It is several heartbeats, and longer than servers take to elect a leader.
 const LeaseTime = 90 * time.Second
 
 // Silence is how long a node without a lease may be silent: many of its heartbeats.
 const Silence = 10 * time.Minute
 
-// Leaser is what a Store may offer besides: keys that vanish when nobody looks
-// after them. They say who is alive and nothing else. A claim never hangs on
-// one.
+// Leaser is an optional feature of a Store: keys that expire unless they are renewed. They
+// only show which nodes are alive. No claim depends on a lease.
 type Leaser interface {
-	// Lease keeps the key, with the value, until ttl after the last call for
-	// it. Whoever calls next goes on with what is there, also another process.
-	// The key may outlive its time for as long again.
+	// Lease keeps the key, with the value, until ttl after the last call for it. Any
+	// process may renew it. The key may outlive that time by another ttl.
 	Lease(ctx context.Context, key string, value []byte, ttl time.Duration) error
 }
 
-// Liveness is what the table knows of a node's being there.
+// Liveness is whether a node is alive, by its lease.
 type Liveness string
 
 const (
-	// LivenessUnknown is that of a node which has no lease: its store has
-	// none, or its token may not take one. NodeState.LastSeen is all there is.
+	// LivenessUnknown is a node without a lease: its store has no leases, or its token
+	// may not acquire one. Only NodeState.LastSeen shows when it was alive.
 	LivenessUnknown Liveness = ""
-	// Alive is a node whose lease is there.
+	// Alive is a node with a lease.
 	Alive Liveness = "alive"
-	// Dead is a node that had a lease and lost it. Its tasks may run all the
-	// same, and their claims stay: nothing is freed by time alone.
+	// Dead is a node that had a lease and lost it. Its tasks may still run, so their
+	// claims stay: time alone frees nothing.
 	Dead Liveness = "dead"
 )
 
-// Liveness tells whether a node of the snapshot was there at that moment.
+// Liveness returns the liveness of a node at the time of the snapshot.
 func (s *Snapshot) Liveness(node NodeState) Liveness {
 	switch {
 	case s.leases[node.Name]:
@@ -52,8 +49,8 @@ func (s *Snapshot) Liveness(node NodeState) Liveness {
 	}
 }
 
-// IsDead reports whether a node must be taken for gone: its lease is lost, or it has
-// none and has been silent for the time Silence.
+// IsDead reports whether a node counts as dead: it has lost its lease, or has none and has
+// been silent for the time Silence.
 func (s *Snapshot) IsDead(node NodeState, now time.Time) bool {
 	switch s.Liveness(node) {
 	case Dead:
@@ -65,8 +62,7 @@ func (s *Snapshot) IsDead(node NodeState, now time.Time) bool {
 	}
 }
 
-// lease renews the node's lease, if the store has leases, and notes in the state
-// that the node has one.
+// lease renews the node's lease, if the store has leases, and records it in the state.
 func (t *Table) lease(ctx context.Context, state *NodeState) error {
 	leaser, ok := t.store.(Leaser)
 	if !ok {

@@ -48,7 +48,7 @@ func TestLease_of_a_store_without(t *testing.T) {
 	must.Eq(t, allocator.LivenessUnknown, liveness(t, table))
 }
 
-// deniedLeases is a store whose token may write keys but not hold sessions.
+// deniedLeases is a store with a token that may write keys but not hold sessions.
 type deniedLeases struct{ *storetest.Memory }
 
 var errNoSession = errors.New("no session")

@@ -19,18 +19,18 @@ import (
 const ledgerVersion = 1
 
 // Ledger is the record of one GPU's claims: the value of one key of the table.
-// Its methods are the rules of claiming; they change the ledger in memory and
-// know nothing of stores.
+// Its methods are the rules of claiming; they change the ledger in memory, without
+// a store.
 type Ledger struct {
 	Version int    `json:"version"`
 	UnitMiB uint64 `json:"unit_mib"` // memory of one unit, MiB
 
-	// Units says who holds what, and Marks who the holders are, by the
-	// character that stands for them in Units.
+	// Units has a character for each unit: free, or the mark of its claim. Marks has
+	// the claims by their marks.
 	Units unitMap          `json:"units"`
 	Marks map[string]Claim `json:"claims"`
 
-	// Fence counts the releases that found nothing to release.
+	// Fence counts the releases that released nothing; see Release.
 	Fence uint64 `json:"fence,omitempty"`
 
 	// StartFaults are the failures since a container last ran, nil if there is none.
@@ -39,8 +39,8 @@ type Ledger struct {
 	unknown keepjson.Fields
 }
 
-// DecodeLedger reads the value of a claims key. No value at all is the empty
-// ledger. An error matches ErrUnreadable.
+// DecodeLedger decodes the value of a claims key. A nil value is the empty ledger. Errors
+// match ErrUnreadable.
 func DecodeLedger(value []byte) (*Ledger, error) {
 	if value == nil {
 		return &Ledger{Version: ledgerVersion}, nil
@@ -64,7 +64,7 @@ func DecodeLedger(value []byte) (*Ledger, error) {
 	return l, nil
 }
 
-// Encode returns the value to store. It refuses a ledger that fails Check.
+// Encode returns the value to store, or the error of Check.
 func (l *Ledger) Encode() ([]byte, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
@@ -73,9 +73,9 @@ func (l *Ledger) Encode() ([]byte, error) {
 	return keepjson.Marshal(plain(*l), l.unknown)
 }
 
-// Check verifies the invariants: every mark in the unit map has a claim, every
-// claim has units, and no owner has two claims. Its errors name marks and no tasks, since
-// they reach people who may not know the tasks of others.
+// Check verifies the invariants: every mark in the unit map has a claim, every claim has
+// units, and no owner has two claims. Its errors name marks, not tasks, since job authors
+// see them who may not see the tasks of other namespaces.
 func (l *Ledger) Check() error {
 	for _, mark := range l.Units {
 		if _, known := l.Marks[string(mark)]; mark != free && !known {
@@ -86,7 +86,7 @@ func (l *Ledger) Check() error {
 	for mark, claim := range l.Marks {
 		r, size := utf8.DecodeRuneInString(mark)
 		if size == 0 || size != len(mark) || !isMark(r) {
-			return fmt.Errorf("a claim has mark %q, want one character that can be seen, and neither '.' nor '!'", mark)
+			return fmt.Errorf("a claim has mark %q, want one visible character other than '.' and '!'", mark)
 		}
 		if len(l.Units.unitsOf(r)) == 0 {
 			return fmt.Errorf("the claim with mark %q holds no unit", mark)
@@ -96,7 +96,7 @@ func (l *Ledger) Check() error {
 		}
 		id := [2]string{claim.Alloc, claim.Task}
 		if other, twice := seen[id]; twice {
-			return fmt.Errorf("the claims with marks %q and %q are one task's", min(mark, other), max(mark, other))
+			return fmt.Errorf("the claims with marks %q and %q belong to one task", min(mark, other), max(mark, other))
 		}
 		seen[id] = mark
 	}
@@ -104,7 +104,7 @@ func (l *Ledger) Check() error {
 		return fmt.Errorf("claims on units of 0 MiB")
 	}
 	if l.UnitMiB > maxUnitMiB {
-		return fmt.Errorf("units of %d MiB, %d are the most", l.UnitMiB, maxUnitMiB)
+		return fmt.Errorf("units of %d MiB, want at most %d", l.UnitMiB, maxUnitMiB)
 	}
 	return nil
 }
@@ -121,14 +121,13 @@ func (l *Ledger) Claims() []Claim {
 	return claims
 }
 
-// Claim takes the booked units for the owner and reports whether the ledger
-// changed. Repeating a claim with the same attempt adds at most what is not
-// recorded of the attempt yet. A new attempt takes over the claim of the
-// owner's earlier one; the caller makes sure that the earlier container is gone.
-// An earlier attempt never takes over the claim of a newer one: the error
-// matches ErrSuperseded. Reservations make way, and the one that was made for
-// the task is used up; see makeWay. If anyone else holds one of the units the
-// error is a *HeldError. With an error the ledger is unchanged.
+// Claim claims the booked units for the owner and reports whether the ledger changed.
+// Repeating a claim with the same attempt only adds missing fields of the attempt. A new
+// attempt adopts the claim of the owner's earlier one; the caller ensures that the earlier
+// container is gone. If a newer attempt has the claim, the error matches ErrSuperseded.
+// Reservations yield, and the task's own reservation is consumed; see displace. If another
+// owner holds one of the units, the error is a *HeldError. With an error the ledger is
+// unchanged.
 func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (changed bool, err error) {
 	if err := owner.validate(); err != nil {
 		return false, err
@@ -152,7 +151,7 @@ func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (
 	next := l.current(now)
 	if next.UnitMiB != b.UnitMiB && next.hasTasks() {
 		return false, fmt.Errorf("GPU %s is booked in units of %d MiB and has claims in units of %d MiB; "+
-			"let its tasks end before memory_unit is changed: %w", b.GPU, b.UnitMiB, l.UnitMiB, ErrUnitMismatch)
+			"let its tasks end before you change memory_unit: %w", b.GPU, b.UnitMiB, l.UnitMiB, ErrUnitMismatch)
 	}
 	claim, err := Claim{
 		Owner: owner, Attempt: attempt.ID, Begun: attempt.Begun, Engine: attempt.Engine,
@@ -170,7 +169,7 @@ func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (
 	} else {
 		next.useReservation(owner)
 	}
-	displaced := next.makeWay(b)
+	displaced := next.displace(b)
 	if !found {
 		mark = next.unusedMark()
 	}
@@ -182,8 +181,8 @@ func (l *Ledger) Claim(owner Owner, attempt Attempt, b Booking, now time.Time) (
 	return true, nil
 }
 
-// heldByOthers returns a *HeldError if a unit of the booking belongs to
-// another owner, who need not make way.
+// heldByOthers returns a *HeldError if another owner's claim that does not yield holds a
+// unit of the booking.
 func (l *Ledger) heldByOthers(owner Owner, b Booking) error {
 	var held UnitSet
 	holders := map[rune]bool{}
@@ -210,8 +209,8 @@ func (l *Ledger) heldByOthers(owner Owner, b Booking) error {
 	return err
 }
 
-// Run records that the owner's container runs and reports whether the ledger
-// changed. It is an error that matches ErrInvalid if the attempt has no claim.
+// Run records that the owner's container runs and reports whether the ledger changed. The
+// error matches ErrInvalid if the attempt has no claim.
 func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (changed bool, err error) {
 	mark, claim, found := l.find(owner)
 	if !found || claim.Attempt != attempt {
@@ -229,8 +228,8 @@ func (l *Ledger) Run(owner Owner, attempt, container string, now time.Time) (cha
 	return true, nil
 }
 
-// Stuck records that the owner's container cannot be ended and reports whether the
-// ledger changed. The record ends with the claim.
+// Stuck records that the owner's container cannot be stopped and reports whether the ledger
+// changed. The record ends with the claim.
 func (l *Ledger) Stuck(owner Owner, attempt string, now time.Time) (changed bool) {
 	mark, claim, found := l.find(owner)
 	if !found || claim.Attempt != attempt || !claim.StuckAt.IsZero() {
@@ -241,12 +240,12 @@ func (l *Ledger) Stuck(owner Owner, attempt string, now time.Time) (changed bool
 	return true
 }
 
-// Release gives the owner's units back and reports whether it held any. A claim
-// of another attempt stays.
+// Release releases the owner's units and reports whether it held any. A claim of another
+// attempt stays.
 //
-// The ledger changes in any case. A claim whose answer was lost may still be on
-// its way to the store; it is decided on the ledger as it was, and the store
-// refuses it once the ledger is another.
+// The ledger changes in any case. A claim with a lost answer may still be on its way to the
+// store. It was decided on the old ledger, so the store rejects it once the ledger has
+// changed.
 func (l *Ledger) Release(owner Owner, attempt string) (held bool) {
 	mark, claim, found := l.find(owner)
 	if !found || claim.Attempt != attempt {
@@ -274,8 +273,7 @@ func (l *Ledger) put(mark rune, claim Claim) {
 	l.Marks[string(mark)] = claim
 }
 
-// unusedMark returns a mark that stands for nobody, also not for a claim that
-// has no unit at the moment.
+// unusedMark returns a mark that no claim has, not even one without units at the moment.
 func (l *Ledger) unusedMark() rune {
 	for n := 0; ; n++ {
 		mark := nthMark(n)

@@ -105,7 +105,7 @@ func TestLedger_repetition_changes_nothing(t *testing.T) {
 	must.False(t, l.Release(owner, "start-1"))
 }
 
-// A task that is started again takes its claim over, also with other units.
+// A restarted task adopts its claim, also with other units.
 func TestLedger_next_attempt(t *testing.T) {
 	t.Parallel()
 	l := emptyLedger(t)
@@ -160,11 +160,11 @@ func TestLedger_unit_size(t *testing.T) {
 	must.ErrorContains(t, err, "512 MiB")
 
 	must.True(t, l.Release(ownerOf("alloc-1"), "start-1"))
-	_, err = l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, other, noon) // nothing stands against it now
+	_, err = l.Claim(ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, other, noon) // no other claim conflicts now
 	must.NoError(t, err)
 }
 
-// A GPU may have fewer units than it had: more is kept back, or it is another
+// A GPU may have fewer units than before: more is reserved, or it is in another
 // mode. Tasks that run on units that it had keep them.
 func TestLedger_fewer_units(t *testing.T) {
 	t.Parallel()
@@ -217,5 +217,5 @@ func TestHeldError_for_a_namespace(t *testing.T) {
 	must.Eq(t, "units 1-2 of GPU GPU-1 are held by train/main (alloc alloc-1), secret/t (alloc alloc-2), secret/t (alloc alloc-3), "+
 		"outside/alice (alloc alloc-4)", err.Error())
 	must.Eq(t, "units 1-2 of GPU GPU-1 are held by train/main (alloc alloc-1), a task of another namespace, a claim outside Nomad",
-		err.Told("default"))
+		err.ErrorFor("default"))
 }

@@ -3,10 +3,10 @@
 
 package allocator
 
-// NodeID is the ID that Nomad has given a node. A node that is registered again after its
-// agent has lost its data_dir has another one.
+// NodeID is Nomad's ID of a node. It changes if the agent loses its data_dir and registers
+// again.
 type NodeID string
 
-// NodeName is the host name of a node, under which its device plugin writes to the table.
-// Two machines may have the same one: see ErrSharedName.
+// NodeName is the host name of a node, the key of its state in the table. Two machines may
+// have the same one: see ErrSharedName.
 type NodeName string

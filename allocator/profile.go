@@ -13,28 +13,27 @@ import (
 	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
-// Profile records how much GPU memory a kind of task needs: a base, and more
-// for each unit of some attributes. The package profile computes with it. All
-// memory is in MiB.
+// Profile records how much GPU memory a kind of task needs: a base, and an amount for each
+// unit of some attributes. The package profile evaluates it. All memory is in MiB.
 type Profile struct {
 	Schema    schema             `json:"schema"`
-	About     string             `json:"about,omitempty"` // for people
+	About     string             `json:"about,omitempty"` // description
 	BaseMiB   float64            `json:"base_mib"`
 	MiBPer    map[string]float64 `json:"mib_per,omitempty"` // by attribute: MiB for each unit of it
 	MinMiB    uint64             `json:"min_mib,omitempty"` // no task gets less
-	MaxMiB    uint64             `json:"max_mib,omitempty"` // a task that needs more is refused; 0 is no bound
+	MaxMiB    uint64             `json:"max_mib,omitempty"` // a task that needs more is rejected; 0 is unlimited
 	UpdatedAt time.Time          `json:"updated_at"`
 
 	unknown keepjson.Fields
 }
 
-// MarshalJSON writes the fields of this version and those it does not know.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (p Profile) MarshalJSON() ([]byte, error) {
 	type plain Profile
 	return keepjson.Marshal(plain(p), p.unknown)
 }
 
-// UnmarshalJSON reads a profile and keeps the fields it does not know.
+// UnmarshalJSON reads a profile and keeps fields of newer versions.
 func (p *Profile) UnmarshalJSON(data []byte) error {
 	type plain Profile
 	unknown, err := keepjson.Unmarshal(data, (*plain)(p))
@@ -90,9 +89,8 @@ func (t *Table) Profiles(ctx context.Context) (map[string]Profile, []Problem, er
 	return profiles, problems, nil
 }
 
-// PutProfile records a profile, if it differs from the recorded one in more than
-// the time. One that cannot be read is not replaced: the error matches
-// ErrUnreadable.
+// PutProfile records a profile if it differs from the recorded one in more than the time. It
+// does not replace an unreadable one: the error matches ErrUnreadable.
 func (t *Table) PutProfile(ctx context.Context, name string, p Profile) error {
 	if name == "" {
 		return fmt.Errorf("profile without a name: %w", ErrInvalid)
@@ -111,7 +109,7 @@ func (t *Table) PutProfile(ctx context.Context, name string, p Profile) error {
 }
 
 // DeleteProfile removes a profile. The error matches ErrNoProfile if there is
-// none. Jobs that run are not touched.
+// none. Running jobs are not affected.
 func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 	key := ProfileKey(name)
 	return changeKey(ctx, t.store, key, func(entry Entry) ([]byte, bool, error) {
@@ -122,8 +120,8 @@ func (t *Table) DeleteProfile(ctx context.Context, name string) error {
 	})
 }
 
-// ErrNoProfile is returned for a name that no profile has.
-var ErrNoProfile = errors.New("there is no such profile")
+// ErrNoProfile is returned when no profile has the given name.
+var ErrNoProfile = errors.New("profile not found")
 
 var (
 	_ json.Marshaler   = Profile{}

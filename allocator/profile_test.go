@@ -75,7 +75,7 @@ func TestTable_profiles_refuse(t *testing.T) {
 	snapshot, err := table.Snapshot(ctx)
 	must.NoError(t, err)
 	must.Eq(t, "profiles/odd", snapshot.Problems[0].Key)
-	must.NoError(t, table.DeleteProfile(ctx, "odd")) // a person says so
+	must.NoError(t, table.DeleteProfile(ctx, "odd")) // as an operator does
 
 	store.FailApply(allocator.ErrConflict, false)
 	must.NoError(t, table.PutProfile(ctx, "resnet50", resnet()))

@@ -11,9 +11,9 @@ import (
 	"fmt"
 )
 
-// PutNode records a node's state and that it was seen now, and renews its lease
-// in a store that has leases. The state is also recorded if the lease fails, and if
-// another machine reports under the same host name: the error then matches ErrSharedName.
+// PutNode records a node's state and the time, and renews its lease if the store has leases.
+// It also records the state if the lease fails, and if another machine reports under the
+// same host name: the error then matches ErrSharedName.
 func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 	if state.Name == "" {
 		return fmt.Errorf("state of a node without a name: %w", ErrInvalid)
@@ -27,7 +27,7 @@ func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 		state.unknown, state.LastSeen, shared = old.unknown, t.now(), nil
 		switch {
 		case state.otherMachine(old):
-			shared = fmt.Errorf("%w: %q; give each node a host name of its own", ErrSharedName, state.Name)
+			shared = fmt.Errorf("%w: %q; give each node a different host name", ErrSharedName, state.Name)
 			state.SharedUntil = t.now().Add(LeaseTime)
 		case t.now().Before(old.SharedUntil) && !old.SharedUntil.After(t.now().Add(LeaseTime)): // else a clock was ahead
 			state.SharedUntil = old.SharedUntil
@@ -37,8 +37,8 @@ func (t *Table) PutNode(ctx context.Context, state NodeState) error {
 	return errors.Join(err, leaseErr, shared)
 }
 
-// sameJSON reports whether both would be written alike. What differs only in
-// memory, such as a nil and an empty set, does not differ.
+// sameJSON reports whether both have the same JSON. Differences in memory only, such as
+// between a nil and an empty set, do not count.
 func sameJSON(a, b any) (bool, error) {
 	one, err := json.Marshal(a)
 	if err != nil {
@@ -48,7 +48,7 @@ func sameJSON(a, b any) (bool, error) {
 	return bytes.Equal(one, other), err
 }
 
-// put replaces the state under a key with what decide makes of the old one.
+// put replaces the state under a key by the result of decide.
 func put[T state](ctx context.Context, store Store, key string, decide func(old T, exists bool) (T, bool, error)) error {
 	return changeKey(ctx, store, key, func(entry Entry) ([]byte, bool, error) {
 		old, err := decodeState[T](entry.Value)

@@ -89,7 +89,7 @@ func TestTable_PutGPU_of_two_nodes(t *testing.T) {
 }
 
 // Two machines have one host name. Each reports its own GPUs, and neither report may
-// take the other machine's GPUs for lost.
+// treat the other machine's GPUs as lost.
 func TestTable_PutNode_of_two_machines_with_one_name(t *testing.T) {
 	t.Parallel()
 	now := noon
@@ -123,7 +123,7 @@ func TestTable_PutNode_of_two_machines_with_one_name(t *testing.T) {
 	must.True(t, lacks("GPU-2"), must.Sprint("the other machine is gone"))
 }
 
-// Two machines have one host name for a while, and the clock of one is ahead just then: that they had it is forgotten
+// Two machines share a host name for a while, and the clock of one is ahead: the shared name is forgotten
 // once the clock is right.
 func TestTable_PutNode_after_a_clock_that_was_ahead(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ func TestTable_PutNode_after_a_clock_that_was_ahead(t *testing.T) {
 	must.True(t, node.Lacks("GPU-2"))
 }
 
-// A VM is replaced, and the GPU comes back under another host name. Its state is taken
+// A VM is replaced, and the GPU returns under another host name. Its state is adopted
 // over once the old node is gone, or says that it no longer finds the GPU.
 func TestTable_PutGPU_takes_over_from_a_node_that_is_gone(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestTable_put_after_a_conflict(t *testing.T) {
 	must.NoError(t, table.PutGPU(t.Context(), "GPU-1", gpuState()))
 }
 
-// What a person's slip leaves under the key of a state must not be counted with.
+// An invalid value that an operator wrote under the key of a state must not be used.
 func TestTable_odd_states(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{
@@ -272,7 +272,7 @@ func TestTable_odd_states(t *testing.T) {
 	must.ErrorIs(t, table.PutGPU(t.Context(), "GPU-1", allocator.GPUState{Node: "host-1", Units: -1}), allocator.ErrInvalid)
 }
 
-// A value that was copied to the key of another node is nobody's, and can be purged.
+// A value that was copied to the key of another node is unreadable, and can be purged.
 func TestTable_node_under_another_key(t *testing.T) {
 	t.Parallel()
 	table, store := newTable(t)

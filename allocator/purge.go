@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// PurgeKey deletes a value that cannot be read, so that its GPU or node can be
-// used again. Tasks that run there assert their claims again within a minute.
-// What can be read by now is left alone: the error matches ErrConflict. So is what a
-// newer version wrote: the error matches ErrNewer.
+// PurgeKey deletes an unreadable value, so that its GPU or node can be used again. The driver
+// asserts the claims of running tasks there within a minute. A value that is readable by now
+// stays: the error matches ErrConflict. So does a newer version's: the error matches
+// ErrNewer.
 func (t *Table) PurgeKey(ctx context.Context, key string) error {
 	entry, err := t.store.Get(ctx, key)
 	if err != nil || entry.Version == 0 {
@@ -23,17 +23,17 @@ func (t *Table) PurgeKey(ctx context.Context, key string) error {
 		return err
 	}
 	if newRecord(entry).err == nil {
-		return fmt.Errorf("key %s can be read by now: %w", key, ErrConflict)
+		return fmt.Errorf("key %s is readable by now: %w", key, ErrConflict)
 	}
 	return t.store.Apply(ctx, []Write{{Key: key, Version: entry.Version}})
 }
 
-// PurgeNode deletes all that the table has of a node: its GPUs with their
-// claims, then the node. Claims that name another node stay, with the GPU's cordon: the
-// GPU is there now, and their tasks may run. So do those of which spare says that their
-// tasks may run; it may be nil. If the node was seen after lastSeen it lives, and the error matches
-// ErrConflict. It goes GPU by GPU: what was interrupted can be repeated. What a newer
-// version wrote stays, and so does the node: the error matches ErrNewer.
+// PurgeNode deletes a node's entries: its GPUs with their claims, then the node. Claims that
+// name another node stay, with the GPU's cordon: the GPU is in that node now, and their tasks
+// may run. Claims for which spare returns true stay too; spare may be nil. If the node was
+// seen after lastSeen, it is alive, and the error matches ErrConflict. PurgeNode works GPU by
+// GPU, so an interrupted call can be repeated. Values of a newer version stay, and so does
+// the node: the error matches ErrNewer.
 func (t *Table) PurgeNode(ctx context.Context, name NodeName, lastSeen time.Time, spare func(Claim) bool) error {
 	entries, _, err := t.store.Watch(ctx, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *Table) PurgeNode(ctx context.Context, name NodeName, lastSeen time.Time
 			gpus[record.gpu] = gpus[record.gpu] || record.err == nil && value.Node == name
 		}
 	}
-	inUse := map[GPUID]*Ledger{} // what is left of ledgers that others have claims in
+	inUse := map[GPUID]*Ledger{} // remaining ledgers with claims of other nodes
 	for _, record := range records {
 		if ledger, ok := record.value.(*Ledger); ok && record.err == nil && gpus[record.gpu] {
 			if left := ledger.without(name, spare); len(left.Marks) > 0 {
@@ -77,8 +77,8 @@ func (t *Table) PurgeNode(ctx context.Context, name NodeName, lastSeen time.Time
 	return t.store.Apply(ctx, []Write{{Key: node.Key, Version: node.Version}})
 }
 
-// purge deletes one value of a GPU, as far as left does not need it: the claims of
-// other nodes, if there are some.
+// purge deletes one value of a GPU, unless left, the remaining claims of other nodes, needs
+// it.
 func (t *Table) purge(ctx context.Context, record record, version uint64, left *Ledger) error {
 	write := Write{Key: record.key, Version: version}
 	switch record.value.(type) {
@@ -99,7 +99,7 @@ func (t *Table) purge(ctx context.Context, record record, version uint64, left *
 	return t.store.Apply(ctx, []Write{write})
 }
 
-// without returns a copy of the ledger without the node's claims, but for those to spare.
+// without returns a copy of the ledger without the node's claims, except those to spare.
 func (l *Ledger) without(node NodeName, spare func(Claim) bool) *Ledger {
 	left := l.clone()
 	for mark, claim := range l.Marks {

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// PurgeGPU deletes the state of a GPU that is gone, with its empty record of claims. A GPU
-// that has claims or a cordon, or whose state is newer than updatedAt, is left alone: the
-// error matches ErrConflict. All of it is deleted at once or nothing, so a claim that is
-// made meanwhile is not lost.
+// PurgeGPU deletes the state of a GPU that is gone, with its empty ledger. A GPU with claims,
+// a cordon or a state newer than updatedAt stays: the error matches ErrConflict. It deletes
+// all or nothing, so that a concurrent claim is not lost.
 func (t *Table) PurgeGPU(ctx context.Context, gpu GPUID, updatedAt time.Time) error {
 	state, err := t.store.Get(ctx, StateKey(gpu))
 	if err != nil || state.Version == 0 {
@@ -45,7 +44,7 @@ func (t *Table) PurgeGPU(ctx context.Context, gpu GPUID, updatedAt time.Time) er
 	}
 	return t.store.Apply(ctx, []Write{
 		{Key: state.Key, Version: state.Version},
-		{Key: claims.Key, Version: claims.Version}, // 0: there must be none
+		{Key: claims.Key, Version: claims.Version}, // 0: the key must not exist
 		{Key: cordon.Key},
 	})
 }

@@ -34,7 +34,7 @@ func TestPurgeGPU(t *testing.T) {
 			must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "1"}, []allocator.Booking{booking}))
 		}},
 		"a reservation": {before: func(t *testing.T, table *allocator.Table) {
-			must.NoError(t, table.Reserve(t.Context(), owner, time.Minute, []allocator.Room{{GPU: gone, UnitMiB: 1024, Of: 8, Count: 1}}))
+			must.NoError(t, table.Reserve(t.Context(), owner, time.Minute, []allocator.UnitRequest{{GPU: gone, UnitMiB: 1024, TotalUnits: 8, Count: 1}}))
 		}},
 		"a cordon": {before: func(t *testing.T, table *allocator.Table) { must.NoError(t, table.Cordon(t.Context(), gone, "fan")) }},
 		"it came back": {before: func(t *testing.T, table *allocator.Table) {

@@ -8,14 +8,13 @@ import (
 	"fmt"
 )
 
-// PutGPU records a GPU's state, if it differs from the recorded one in more
-// than the time. A physical GPU is in one machine: the state that another node
-// wrote is replaced once that node is gone, or no longer finds the GPU. Before
-// that the error matches ErrOtherNode. An unreadable state is never replaced: the
-// error matches ErrUnreadable.
+// PutGPU records a GPU's state if it differs from the recorded one in more than the time. A
+// physical GPU is in one machine: another node's state of it is replaced only once that node
+// is gone or no longer finds the GPU. Before that the error matches ErrOtherNode. An
+// unreadable state is never replaced: the error matches ErrUnreadable.
 func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 	if gpu == "" || state.Node == "" {
-		return fmt.Errorf("state of GPU %q on node %q: both are needed: %w", gpu, state.Node, ErrInvalid)
+		return fmt.Errorf("state of GPU %q on node %q: both are required: %w", gpu, state.Node, ErrInvalid)
 	}
 	if err := state.check(); err != nil { // no reader would accept it
 		return fmt.Errorf("state of GPU %s: %w: %w", gpu, err, ErrInvalid)
@@ -38,8 +37,8 @@ func (t *Table) PutGPU(ctx context.Context, gpu GPUID, state GPUState) error {
 		gpu, other.Node, state.Node, state.Node, other.Node, ErrOtherNode)
 }
 
-// putGPU writes a state over one of the same node or of the node instead. It returns
-// the state that is another's, and was left.
+// putGPU replaces a state of the same node or of the node instead. Otherwise it returns the
+// other node's state, unchanged.
 func (t *Table) putGPU(ctx context.Context, gpu GPUID, state GPUState, instead NodeName) (other GPUState, err error) {
 	err = put(ctx, t.store, StateKey(gpu), func(old GPUState, exists bool) (GPUState, bool, error) {
 		other = GPUState{}
@@ -57,9 +56,9 @@ func (t *Table) putGPU(ctx context.Context, gpu GPUID, state GPUState, instead N
 	return other, err
 }
 
-// hasLeft reports whether the node that wrote a GPU's state is gone, or says that it
-// no longer finds the GPU. A node whose own state was deleted is gone if it has been
-// silent for long: a living one writes it again within a heartbeat.
+// hasLeft reports whether the node that wrote a GPU's state is gone, or no longer finds the
+// GPU. A node without a state is gone if it has been silent for long: a living one writes its
+// state again with the next heartbeat.
 func (t *Table) hasLeft(ctx context.Context, gpu GPUID, state GPUState) (bool, error) {
 	node, err := t.Node(ctx, state.Node)
 	if err != nil {
@@ -77,7 +76,7 @@ func (t *Table) hasLeft(ctx context.Context, gpu GPUID, state GPUState) (bool, e
 		return false, nil
 	case node.Name == "":
 		return now.Sub(state.UpdatedAt) > Silence, nil
-	case node.LeaseSeconds > 0: // a lease that was lost for a moment is taken again with the next heartbeat
+	case node.LeaseSeconds > 0: // a living node acquires a lost lease again with the next heartbeat
 		return now.Sub(node.LastSeen) > LeaseTime, nil
 	default:
 		return now.Sub(node.LastSeen) > Silence, nil

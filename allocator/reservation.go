@@ -13,37 +13,36 @@ import (
 )
 
 const (
-	// ClockSkew is how much the clocks of the machines that share a table may
-	// differ. Claims that expire do so this much later, and a clock that is
-	// farther off costs a reservation, never a task's slice.
+	// ClockSkew is how much the clocks of the machines that share a table may differ.
+	// Claims expire this much later. A clock that is farther off costs a reservation,
+	// never a task's slice.
 	ClockSkew = 30 * time.Second
 
-	// MaxReservation is the longest life of a reservation. Together with
-	// ClockSkew it bounds how long a writer with a wrong clock can bind others.
+	// MaxReservation is the longest life of a reservation. With ClockSkew it bounds for
+	// how long a writer with a wrong clock can block units.
 	MaxReservation = time.Hour
 )
 
-// Room is what is wanted of one GPU by somebody who has no booking of Nomad's:
-// so many units, no matter which.
-type Room struct {
-	GPU     GPUID
-	UnitMiB uint64  // memory of one unit, MiB
-	Of      int     // units the GPU is divided into
-	Count   int     // units that are wanted
-	Avoid   UnitSet // units that must not be taken, such as unhealthy ones
+// UnitRequest asks for a number of units of one GPU, no matter which, for an owner that has
+// no booking of Nomad.
+type UnitRequest struct {
+	GPU        GPUID
+	UnitMiB    uint64  // memory of one unit, MiB
+	TotalUnits int     // units that the GPU is divided into
+	Count      int     // requested units
+	Avoid      UnitSet // units that must not be taken, such as unhealthy ones
 }
 
-func (r Room) validate() error {
-	if r.GPU == "" || r.UnitMiB == 0 || r.UnitMiB > maxUnitMiB || r.Of <= 0 || r.Of > maxUnits || r.Count <= 0 {
-		return fmt.Errorf("%d of %d units of %d MiB on GPU %q: %w", r.Count, r.Of, r.UnitMiB, r.GPU, ErrInvalid)
+func (r UnitRequest) validate() error {
+	if r.GPU == "" || r.UnitMiB == 0 || r.UnitMiB > maxUnitMiB || r.TotalUnits <= 0 || r.TotalUnits > maxUnits || r.Count <= 0 {
+		return fmt.Errorf("%d of %d units of %d MiB on GPU %q: %w", r.Count, r.TotalUnits, r.UnitMiB, r.GPU, ErrInvalid)
 	}
 	return nil
 }
 
-// Expired reports whether the claim has ended by itself. Tasks' claims never
-// do. The times in a claim are its writer's: a reservation counts only between
-// its making and its end by the reader's clock, give or take ClockSkew, so that
-// no clock of others can make it last.
+// Expired reports whether the claim has expired. Claims of tasks never expire. The times in a
+// claim are by its writer's clock: a reservation counts only between its creation and its end
+// by the reader's clock, within ClockSkew, so that a writer's wrong clock cannot prolong it.
 func (c Claim) Expired(now time.Time) bool {
 	if c.State.isTasks() {
 		return false
@@ -56,7 +55,7 @@ func (c Claim) Expired(now time.Time) bool {
 	return over || fromTheFuture || c.ExpiresAt.Sub(c.ClaimedAt) > MaxReservation || c.ExpiresAt.IsZero()
 }
 
-// current returns the ledger as it is now: without the claims that expired.
+// current returns a copy of the ledger without expired claims.
 func (l *Ledger) current(now time.Time) *Ledger {
 	next := l.clone()
 	for mark, claim := range l.Marks {
@@ -67,30 +66,30 @@ func (l *Ledger) current(now time.Time) *Ledger {
 	return next
 }
 
-// promise gives free units to somebody who is no task, and reports whether the
-// ledger changed. It takes the highest numbers, which makes no difference to
-// Nomad and is easy on the eye. Repeating it changes nothing.
-func (l *Ledger) promise(claim Claim, room Room, now time.Time) (changed bool, err error) {
+// reserveUnits gives free units to a reservation or a request, and reports whether the ledger
+// changed. It takes the highest numbers, to keep them visibly apart from tasks. Repeating it
+// changes nothing.
+func (l *Ledger) reserveUnits(claim Claim, request UnitRequest, now time.Time) (changed bool, err error) {
 	if err := claim.Owner.validate(); err != nil {
 		return false, err
 	}
-	if err := room.validate(); err != nil {
+	if err := request.validate(); err != nil {
 		return false, err
 	}
 	next := l.current(now)
 	if _, _, found := next.find(claim.Owner); found {
 		return false, nil
 	}
-	if len(next.Marks) > 0 && next.UnitMiB != room.UnitMiB {
-		return false, fmt.Errorf("GPU %s has claims in units of %d MiB, not %d: %w", room.GPU, next.UnitMiB, room.UnitMiB, ErrUnitMismatch)
+	if len(next.Marks) > 0 && next.UnitMiB != request.UnitMiB {
+		return false, fmt.Errorf("GPU %s has claims in units of %d MiB, not %d: %w", request.GPU, next.UnitMiB, request.UnitMiB, ErrUnitMismatch)
 	}
-	next.Units, next.UnitMiB = next.Units.resized(room.Of), room.UnitMiB
-	units := next.Units[:room.Of].freeUnits(room.Count, room.Avoid)
-	if len(units) < room.Count {
-		return false, fmt.Errorf("GPU %s has %d free units of %d MiB, %d are wanted: %w",
-			room.GPU, len(units), room.UnitMiB, room.Count, ErrNoRoom)
+	next.Units, next.UnitMiB = next.Units.resized(request.TotalUnits), request.UnitMiB
+	units := next.Units[:request.TotalUnits].freeUnits(request.Count, request.Avoid)
+	if len(units) < request.Count {
+		return false, fmt.Errorf("GPU %s has %d free units of %d MiB, %d are requested: %w",
+			request.GPU, len(units), request.UnitMiB, request.Count, ErrNoRoom)
 	}
-	claim, err = claim.fitted(room.GPU, room.Count, room.Of)
+	claim, err = claim.fitted(request.GPU, request.Count, request.TotalUnits)
 	if err != nil {
 		return false, err
 	}
@@ -101,14 +100,14 @@ func (l *Ledger) promise(claim Claim, room Room, now time.Time) (changed bool, e
 	return true, nil
 }
 
-// hold turns a person's request into units that no task can take, and reports
-// whether the ledger changed. It is an error if the request is gone: a task
-// that Nomad had placed may have taken its units.
+// hold turns a request into held units, which no task can take, and reports whether the
+// ledger changed. It returns an error if the request is gone: a task that Nomad had placed
+// may have taken its units.
 func (l *Ledger) hold(owner Owner, ttl time.Duration, now time.Time) (changed bool, err error) {
 	mark, claim, found := l.find(owner)
 	switch {
 	case !found || claim.Expired(now) || !claim.State.OutsideNomad():
-		return false, fmt.Errorf("%s has no request, or no longer: %w", owner, ErrInvalid)
+		return false, fmt.Errorf("%s has no request, or it has expired: %w", owner, ErrInvalid)
 	case claim.State == Held:
 		return false, nil
 	}
@@ -120,9 +119,8 @@ func (l *Ledger) hold(owner Owner, ttl time.Duration, now time.Time) (changed bo
 	return true, nil
 }
 
-// useReservation removes the reservation that was made for the task, the one
-// that ends first if there are several. Its units are free for whoever Nomad
-// booked them for, which need not be this task.
+// useReservation removes the reservation for the task, the one that ends first if there are
+// several. Its units become free: Nomad may have booked other units for this task.
 func (l *Ledger) useReservation(task Owner) {
 	used := ""
 	for mark, claim := range l.Marks {
@@ -136,10 +134,9 @@ func (l *Ledger) useReservation(task Owner) {
 	}
 }
 
-// makeWay takes the booked units from the claims that yield, and all units from
-// those of another unit size. It returns how many each has lost; they still
-// have their marks.
-func (l *Ledger) makeWay(b Booking) (displaced map[rune]int) {
+// displace takes the booked units from the claims that yield, and all units from those of
+// another unit size. It returns how many units each has lost, by mark; the claims stay.
+func (l *Ledger) displace(b Booking) (displaced map[rune]int) {
 	displaced = map[rune]int{}
 	for text, claim := range l.Marks {
 		if !claim.State.yields() {
@@ -158,9 +155,9 @@ func (l *Ledger) makeWay(b Booking) (displaced map[rune]int) {
 	return displaced
 }
 
-// settle gives the displaced other units, in the order of their IDs. Where there
-// are not enough they lose all: half a reservation is of no use, and its planner
-// will plan again.
+// settle gives the displaced claims other units, in the order of their IDs. A claim that
+// cannot get enough is removed: half a reservation does not help, and its planner plans
+// again.
 func (l *Ledger) settle(displaced map[rune]int) {
 	marks := slices.SortedFunc(maps.Keys(displaced), func(a, b rune) int {
 		return strings.Compare(l.Marks[string(a)].Alloc, l.Marks[string(b)].Alloc)

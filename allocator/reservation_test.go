@@ -20,8 +20,8 @@ func planned(job, id string) allocator.Owner {
 
 func person(id string) allocator.Owner { return allocator.Owner{Task: "ada", Alloc: id} }
 
-func room(gpu allocator.GPUID, count int) allocator.Room {
-	return allocator.Room{GPU: gpu, UnitMiB: 1024, Of: 4, Count: count}
+func request(gpu allocator.GPUID, count int) allocator.UnitRequest {
+	return allocator.UnitRequest{GPU: gpu, UnitMiB: 1024, TotalUnits: 4, Count: count}
 }
 
 // quarters is a booking of a GPU of four units.
@@ -42,9 +42,9 @@ func TestReservation_keeps_planners_away(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Reserve(ctx, planned("a", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 3)}))
-	must.NoError(t, table.Reserve(ctx, planned("a", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 3)})) // again
-	err := table.Reserve(ctx, planned("b", "plan-2"), time.Minute, []allocator.Room{room("GPU-2", 1), room("GPU-1", 2)})
+	must.NoError(t, table.Reserve(ctx, planned("a", "plan-1"), time.Minute, []allocator.UnitRequest{request("GPU-1", 3)}))
+	must.NoError(t, table.Reserve(ctx, planned("a", "plan-1"), time.Minute, []allocator.UnitRequest{request("GPU-1", 3)})) // again
+	err := table.Reserve(ctx, planned("b", "plan-2"), time.Minute, []allocator.UnitRequest{request("GPU-2", 1), request("GPU-1", 2)})
 	must.ErrorIs(t, err, allocator.ErrNoRoom)
 	must.Eq(t, []string{"plan-1: 1-3 of GPU-1"}, claimsIn(t, table))
 
@@ -55,9 +55,9 @@ func TestReservation_keeps_planners_away(t *testing.T) {
 func TestReservation_avoids_units(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
-	want := room("GPU-1", 2)
+	want := request("GPU-1", 2)
 	want.Avoid = allocator.NewUnitSet(2, 3)
-	must.NoError(t, table.Reserve(t.Context(), planned("a", "plan-1"), time.Minute, []allocator.Room{want}))
+	must.NoError(t, table.Reserve(t.Context(), planned("a", "plan-1"), time.Minute, []allocator.UnitRequest{want}))
 	must.Eq(t, []string{"plan-1: 0-1 of GPU-1"}, claimsIn(t, table))
 }
 
@@ -68,7 +68,7 @@ func TestReservation_becomes_its_tasks_claim(t *testing.T) {
 	table, _ := newTable(t)
 	ctx := t.Context()
 	for _, id := range []string{"plan-1", "plan-2"} {
-		must.NoError(t, table.Reserve(ctx, planned("train", id), time.Minute, []allocator.Room{room("GPU-1", 1)}))
+		must.NoError(t, table.Reserve(ctx, planned("train", id), time.Minute, []allocator.UnitRequest{request("GPU-1", 1)}))
 	}
 	other := ownerOf("alloc-1")
 	other.Job = "other"
@@ -90,28 +90,28 @@ func TestReservation_makes_way(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Reserve(ctx, planned("later", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 2)}))
+	must.NoError(t, table.Reserve(ctx, planned("later", "plan-1"), time.Minute, []allocator.UnitRequest{request("GPU-1", 2)}))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 2)}))
 	must.Eq(t, []string{"plan-1: 1,3 of GPU-1", "alloc-1: 2 of GPU-1"}, claimsIn(t, table))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-2"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0, 1)}))
 	must.Eq(t, []string{"alloc-2: 0-1 of GPU-1", "alloc-1: 2 of GPU-1"}, claimsIn(t, table))
 }
 
-// Units of another size are in nobody's way but a task's.
+// Units of another size block other planners, but no task.
 func TestReservation_of_another_unit_size(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	fine := allocator.Room{GPU: "GPU-1", UnitMiB: 512, Of: 8, Count: 5}
-	must.NoError(t, table.Reserve(ctx, planned("later", "plan-1"), time.Minute, []allocator.Room{fine}))
+	fine := allocator.UnitRequest{GPU: "GPU-1", UnitMiB: 512, TotalUnits: 8, Count: 5}
+	must.NoError(t, table.Reserve(ctx, planned("later", "plan-1"), time.Minute, []allocator.UnitRequest{fine}))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 2)}))
 	must.Eq(t, []string{"alloc-1: 2 of GPU-1"}, claimsIn(t, table))
-	err := table.Reserve(ctx, planned("b", "plan-2"), time.Minute, []allocator.Room{fine})
+	err := table.Reserve(ctx, planned("b", "plan-2"), time.Minute, []allocator.UnitRequest{fine})
 	must.ErrorIs(t, err, allocator.ErrUnitMismatch)
 }
 
 // Each reader judges by its own clock, give or take the documented skew. A
-// writer whose clock is wrong binds nobody for long.
+// writer with a wrong clock does not block units for long.
 func TestReservation_expires(t *testing.T) {
 	t.Parallel()
 	const ttl = 10 * time.Minute
@@ -131,12 +131,12 @@ func TestReservation_expires(t *testing.T) {
 			t.Parallel()
 			store := storetest.NewMemory()
 			writer, reader := &clock{noon}, &clock{noon.Add(test.reader)}
-			must.NoError(t, writer.table(store).Reserve(t.Context(), planned("a", "plan-1"), ttl, []allocator.Room{room("GPU-1", 4)}))
+			must.NoError(t, writer.table(store).Reserve(t.Context(), planned("a", "plan-1"), ttl, []allocator.UnitRequest{request("GPU-1", 4)}))
 
 			snapshot, err := reader.table(store).Snapshot(t.Context())
 			must.NoError(t, err)
 			must.Eq(t, test.binds, len(snapshot.GPUs[0].Claims()) == 1)
-			err = reader.table(store).Reserve(t.Context(), planned("b", "plan-2"), ttl, []allocator.Room{room("GPU-1", 1)})
+			err = reader.table(store).Reserve(t.Context(), planned("b", "plan-2"), ttl, []allocator.UnitRequest{request("GPU-1", 1)})
 			must.Eq(t, test.binds, err != nil)
 		})
 	}
@@ -146,24 +146,24 @@ func TestReservation_refuses(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	for name, err := range map[string]error{
-		"no end":      table.Reserve(t.Context(), planned("a", "plan-1"), 0, []allocator.Room{room("GPU-1", 1)}),
-		"too long":    table.Reserve(t.Context(), planned("a", "plan-1"), 2*allocator.MaxReservation, []allocator.Room{room("GPU-1", 1)}),
-		"no ID":       table.Reserve(t.Context(), planned("a", ""), time.Minute, []allocator.Room{room("GPU-1", 1)}),
-		"no unit":     table.Reserve(t.Context(), planned("a", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 0)}),
-		"a GPU twice": table.Reserve(t.Context(), planned("a", "plan-1"), time.Minute, []allocator.Room{room("GPU-1", 1), room("GPU-1", 1)}),
+		"no end":      table.Reserve(t.Context(), planned("a", "plan-1"), 0, []allocator.UnitRequest{request("GPU-1", 1)}),
+		"too long":    table.Reserve(t.Context(), planned("a", "plan-1"), 2*allocator.MaxReservation, []allocator.UnitRequest{request("GPU-1", 1)}),
+		"no ID":       table.Reserve(t.Context(), planned("a", ""), time.Minute, []allocator.UnitRequest{request("GPU-1", 1)}),
+		"no unit":     table.Reserve(t.Context(), planned("a", "plan-1"), time.Minute, []allocator.UnitRequest{request("GPU-1", 0)}),
+		"a GPU twice": table.Reserve(t.Context(), planned("a", "plan-1"), time.Minute, []allocator.UnitRequest{request("GPU-1", 1), request("GPU-1", 1)}),
 	} {
 		must.ErrorIs(t, err, allocator.ErrInvalid, must.Sprint(name))
 	}
 	must.SliceEmpty(t, claimsIn(t, table))
 }
 
-// A person's units are taken in two phases: in the first a task that Nomad has
-// placed may still take them, in the second nobody can.
+// Units are held outside Nomad in two phases: in the first a task that Nomad has
+// placed may still take them, in the second no task can.
 func TestRequest_and_hold(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 2)))
+	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, request("GPU-1", 2)))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 3)}))
 	must.Eq(t, []string{"hold-1: 1-2 of GPU-1", "alloc-1: 3 of GPU-1"}, claimsIn(t, table))
 
@@ -178,24 +178,24 @@ func TestRequest_that_was_overtaken(t *testing.T) {
 	t.Parallel()
 	table, _ := newTable(t)
 	ctx := t.Context()
-	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, room("GPU-1", 4)))
+	must.NoError(t, table.Request(ctx, person("hold-1"), time.Minute, request("GPU-1", 4)))
 	must.NoError(t, table.Claim(ctx, ownerOf("alloc-1"), allocator.Attempt{ID: "start-1"}, []allocator.Booking{quarters("GPU-1", 0)}))
 	must.ErrorIs(t, table.Hold(ctx, person("hold-1"), "GPU-1", 0), allocator.ErrInvalid)
 	must.ErrorIs(t, table.Hold(ctx, ownerOf("alloc-1"), "GPU-1", 0), allocator.ErrInvalid)
 	must.ErrorIs(t, table.Running(ctx, person("hold-1"), "hold-1", "c", []allocator.GPUID{"GPU-1"}), allocator.ErrInvalid)
 }
 
-// Whoever made a request may have been killed.
+// A request expires, since its caller may have been killed.
 func TestRequest_expires(t *testing.T) {
 	t.Parallel()
 	store := storetest.NewMemory()
 	now := &clock{noon}
 	table := now.table(store)
-	must.ErrorIs(t, table.Request(t.Context(), person("hold-1"), 0, room("GPU-1", 4)), allocator.ErrInvalid)
-	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Minute, room("GPU-1", 4)))
+	must.ErrorIs(t, table.Request(t.Context(), person("hold-1"), 0, request("GPU-1", 4)), allocator.ErrInvalid)
+	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Minute, request("GPU-1", 4)))
 	now.Time = noon.Add(time.Minute + allocator.ClockSkew + time.Second)
 	must.ErrorIs(t, table.Hold(t.Context(), person("hold-1"), "GPU-1", 0), allocator.ErrInvalid)
-	must.NoError(t, table.Request(t.Context(), person("hold-2"), time.Minute, room("GPU-1", 4)))
+	must.NoError(t, table.Request(t.Context(), person("hold-2"), time.Minute, request("GPU-1", 4)))
 }
 
 func TestHold_expires(t *testing.T) {
@@ -203,7 +203,7 @@ func TestHold_expires(t *testing.T) {
 	store := storetest.NewMemory()
 	now := &clock{noon}
 	table := now.table(store)
-	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Hour, room("GPU-1", 4)))
+	must.NoError(t, table.Request(t.Context(), person("hold-1"), time.Hour, request("GPU-1", 4)))
 	now.Time = noon.Add(time.Hour) // the wait is not part of the two hours
 	must.NoError(t, table.Hold(t.Context(), person("hold-1"), "GPU-1", 2*time.Hour))
 	now.Time = noon.Add(2*time.Hour + allocator.ClockSkew + time.Second)

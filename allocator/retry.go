@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// maxRounds bounds how often a change is decided again after a conflict. Each
-// conflict means that another caller got through, so it is far above the number of
-// tasks that start on one GPU at once.
+// maxRounds bounds how often a change is retried after a conflict. Each conflict means that
+// another caller succeeded, so it is far above the number of tasks that start on one GPU at
+// once.
 const maxRounds = 200
 
-// errUndecided marks the error of a change whose caller's time was up while it waited,
-// and not while the store was asked: the store's own error would name the store.
+// errUndecided is returned when the caller's context ended while its change waited, not
+// during a call of the store, which would return an error that names the store.
 var errUndecided = errors.New("not changed in time")
 
-// untilApplied repeats a change, which reads, decides and writes, until no other caller
-// gets ahead of it. The subject names what is changed, for the error.
+// untilApplied repeats a change, which reads, decides and writes, until it has no conflict.
+// The subject names what is changed, for the error.
 func untilApplied(ctx context.Context, subject string, change func() error) error {
 	pause := newPacer()
 	for range maxRounds {
@@ -35,8 +35,8 @@ func untilApplied(ctx context.Context, subject string, change func() error) erro
 	return fmt.Errorf("%s: gave up after %d rounds: %w", subject, maxRounds, ErrConflict)
 }
 
-// changeKey writes what decide makes of the entry under a key. A nil value deletes it. What a newer version wrote stays:
-// the error matches ErrNewer.
+// changeKey replaces the entry under a key by the result of decide; a nil value deletes it. A
+// newer version's entry stays: the error matches ErrNewer.
 func changeKey(ctx context.Context, store Store, key string, decide func(Entry) (value []byte, changed bool, err error)) error {
 	return untilApplied(ctx, "key "+key, func() error {
 		entry, err := store.Get(ctx, key)
@@ -55,20 +55,19 @@ func changeKey(ctx context.Context, store Store, key string, decide func(Entry) 
 }
 
 const (
-	// firstSpread and lastSpread bound, in rounds, the time over which those
-	// spread who try again. Each conflict in a row doubles it: so many more
-	// must be there.
+	// firstSpread and lastSpread bound, in rounds, the time over which retries are
+	// spread. Each conflict in a row doubles it.
 	firstSpread = 8
 	lastSpread  = 32
-	// maxPause bounds a pause whatever a round takes.
+	// maxPause bounds a pause, however long a round takes.
 	maxPause = 500 * time.Millisecond
 )
 
-// pacer pauses between the rounds of a change that others get ahead of. A round
-// is its measure, so that it fits any store and any load.
+// pacer pauses between the rounds of a change with conflicts. It measures pauses in rounds,
+// so that they fit any store and load.
 type pacer struct {
 	begun  time.Time
-	round  time.Duration // the shortest that was seen
+	round  time.Duration // the shortest so far
 	spread time.Duration // in rounds
 }
 
@@ -86,6 +85,6 @@ func (p *pacer) wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: others keep changing it: %w", errUndecided, ctx.Err())
+		return fmt.Errorf("%w: other callers keep changing it: %w", errUndecided, ctx.Err())
 	}
 }

@@ -15,13 +15,13 @@ import (
 const schemaVersion = 1
 
 // schema is the member "schema" of a value: schemaVersion in all that is written. A value without it is of version 1.
-// To read a higher one is an error that matches ErrNewer.
+// Reading a higher one returns an error that matches ErrNewer.
 type schema struct{}
 
 // MarshalJSON writes the version of this program.
 func (schema) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, schemaVersion, 10), nil }
 
-// UnmarshalJSON refuses other versions.
+// UnmarshalJSON rejects newer versions.
 func (*schema) UnmarshalJSON(data []byte) error {
 	version, err := strconv.Atoi(string(data))
 	if err != nil {
@@ -36,7 +36,7 @@ func checkVersion(member string, version, highest int) error {
 	case version > highest:
 		return fmt.Errorf("%w: %s %d, this program reads up to %d", ErrNewer, member, version, highest)
 	case version < 1:
-		return fmt.Errorf("%s %d, versions begin with 1", member, version)
+		return fmt.Errorf("invalid %s %d, versions begin with 1", member, version)
 	default:
 		return nil
 	}

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// A name that is too long for a claim is shortened: to its beginning, shortMark and a
-// hash of the whole. Different names stay different, and each can be compared with its
-// shortened form. What looks like a shortened name, or is not valid UTF-8, is shortened
-// whatever its length, so that no name can pass for the shortened form of another.
+// A name that is too long for a claim is shortened to its beginning, shortMark and a hash of
+// the whole. Different names stay different, and each can be compared with its shortened
+// form. A name that looks like a shortened one, or is not valid UTF-8, is always shortened, so
+// that no name equals the shortened form of another.
 const (
 	shortMark = '~'
 	hashBytes = 6
@@ -22,7 +22,7 @@ const (
 // hashLen is the length of a hash as text.
 var hashLen = base64.RawURLEncoding.EncodedLen(hashBytes)
 
-// shorten returns the name so that it takes at most limit bytes in JSON.
+// shorten shortens the name to at most limit bytes of JSON.
 func shorten(name string, limit int) string {
 	valid := strings.ToValidUTF8(name, string(utf8.RuneError))
 	if _, _, isShort := splitShort(name); !isShort && valid == name && jsonLen(name) <= limit {
@@ -38,7 +38,7 @@ func shorten(name string, limit int) string {
 	return valid[:end] + string(shortMark) + nameHash(name)
 }
 
-// shortenedLen is at least what the shortened name takes in JSON, without its quotes.
+// shortenedLen returns an upper bound of the shortened name's size in JSON, without quotes.
 func shortenedLen(name string, limit int) int {
 	length := jsonLen(name)
 	if _, _, isShort := splitShort(name); isShort || !utf8.ValidString(name) {
@@ -47,7 +47,7 @@ func shortenedLen(name string, limit int) int {
 	return min(length, limit)
 }
 
-// isNamed reports whether what is recorded in a claim stands for the name.
+// isNamed reports whether a recorded name, shortened or not, is the name.
 func isNamed(recorded, name string) bool {
 	prefix, hash, isShort := splitShort(recorded)
 	if !isShort {

@@ -17,7 +17,7 @@ type Snapshot struct {
 	GPUs     []GPU       // by node and index
 	Problems []Problem   // values that could not be read, by key
 
-	leases map[NodeName]bool // names of the nodes that have one
+	leases map[NodeName]bool // nodes with a lease
 }
 
 // GPU is one GPU of a snapshot.
@@ -36,7 +36,7 @@ func (g GPU) Claims() []Claim {
 	return g.Ledger.Claims()
 }
 
-// Problem is a key of the table whose value cannot be read.
+// Problem is a key of the table with an unreadable value.
 type Problem struct {
 	Key string
 	Err error
@@ -45,10 +45,10 @@ type Problem struct {
 // Snapshot reads the whole table.
 func (t *Table) Snapshot(ctx context.Context) (*Snapshot, error) { return t.Watch(ctx, 0) }
 
-// Watch reads the whole table once its version is no longer after. It may
-// return early with nothing new: compare versions. Only values that changed
-// since an earlier call are decoded; what did not change is shared by the
-// snapshots, so it must not be changed. Claims that have expired are left out.
+// Watch reads the whole table once its version differs from after. It may return early
+// without a change: compare versions. It decodes only values that changed since an earlier
+// call. Snapshots share unchanged values, so callers must not modify them. Expired claims are
+// left out.
 func (t *Table) Watch(ctx context.Context, after uint64) (*Snapshot, error) {
 	entries, version, err := t.store.Watch(ctx, after)
 	if err != nil {
@@ -98,8 +98,7 @@ func gpuIn(gpus map[GPUID]*GPU, id GPUID) *GPU {
 	return gpu
 }
 
-// shown returns the ledger without what has expired. A ledger that cannot be
-// read stays nil.
+// shown returns the ledger without expired claims. A nil (unreadable) ledger stays nil.
 func (l *Ledger) shown(now time.Time) *Ledger {
 	if l == nil {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// StartFaults counts the starts of tasks in a row that failed because the node was not
-// ready to give the GPU to a container: its driver or its container toolkit was not. NVML
-// reads such a GPU well, and Nomad would place task after task there.
+// StartFaults counts consecutive failed starts of tasks because the node's driver or
+// container toolkit could not give the GPU to a container. NVML reads such a GPU without
+// error, so Nomad would place task after task there.
 type StartFaults struct {
 	Count  int       `json:"count"`
 	Last   time.Time `json:"last"`
@@ -21,20 +21,20 @@ type StartFaults struct {
 }
 
 const (
-	// faultsInARow is how many starts must fail: one may have come during an upgrade.
+	// faultsInARow is how many starts must fail: one may fail during an upgrade.
 	faultsInARow = 3
-	// firstRest is for how long a GPU is then not offered; it doubles with each further
+	// firstRest is for how long the GPU is then not offered. It doubles with each further
 	// failure, up to longestRest.
 	firstRest   = 5 * time.Minute
 	longestRest = time.Hour
 	// faultsForgotten is after which time without a start a failure no longer counts.
 	faultsForgotten = 2 * longestRest
-	// longestReason bounds the reason, in bytes: it has to find room in the ledger.
+	// longestReason bounds the reason, in bytes: it must fit into the ledger.
 	longestReason = 240
 )
 
-// StartFailed records on these GPUs, on each by itself, that a start failed because the
-// node was not ready. The next container that runs there ends the count.
+// StartFailed records on each of these GPUs that a start failed because the node was not
+// ready. The next container that runs on a GPU resets its count.
 func (t *Table) StartFailed(ctx context.Context, gpus []GPUID, reason string) error {
 	now := t.now()
 	return t.changeEach(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
@@ -51,7 +51,7 @@ func (l *Ledger) startFailed(reason string, now time.Time) {
 	l.StartFaults = &faults
 }
 
-// cutReason bounds what a reason takes in JSON.
+// cutReason bounds the size of a reason in JSON.
 func cutReason(reason string) string {
 	reason = strings.ToValidUTF8(reason, string(utf8.RuneError))
 	room := longestReason
@@ -63,13 +63,13 @@ func cutReason(reason string) string {
 	return reason
 }
 
-// isCurrent reports whether the failures still count. Those from the future are of a clock
-// that was wrong.
+// isCurrent reports whether the failures still count. Those in the future, by a wrong clock,
+// do not.
 func (f StartFaults) isCurrent(now time.Time) bool {
 	return now.Sub(f.Last) <= faultsForgotten && !f.Last.After(now.Add(ClockSkew))
 }
 
-// Rest says why the GPU should not be offered now, "" if it should.
+// Rest returns why the GPU should not be offered now, "" if it should.
 func (f *StartFaults) Rest(now time.Time) string {
 	if f == nil || f.Count < faultsInARow || !f.isCurrent(now) {
 		return ""

@@ -14,21 +14,20 @@ import (
 	"nomad-gpu-mem/allocator/internal/keepjson"
 )
 
-// GPUState is what a node's device plugin last said of one of its GPUs.
-// Memory is in MiB.
+// GPUState is what a node's device plugin last reported of one of its GPUs. Memory is in MiB.
 type GPUState struct {
 	Schema      schema   `json:"schema"`
 	Node        NodeName `json:"node"` // the node's host name
 	Model       string   `json:"model"`
-	Index       int      `json:"index"` // NVML index, for people; it may change at a reboot
+	Index       int      `json:"index"` // NVML index, informational; it may change at a reboot
 	MemoryMiB   uint64   `json:"memory_mib"`
-	ReservedMiB uint64   `json:"reserved_mib"` // kept back by the driver or by configuration
-	UsedMiB     uint64   `json:"used_mib"`     // in use by all processes, when last written
+	ReservedMiB uint64   `json:"reserved_mib"` // reserved by the driver or by configuration
+	UsedMiB     uint64   `json:"used_mib"`     // in use by all processes, as last written
 	UnitMiB     uint64   `json:"unit_mib"`
 	Units       int      `json:"units"`
-	Health      string   `json:"health"` // "" if all units can be used, else the reason
+	Health      string   `json:"health"` // "" if all units are healthy, else the reason
 
-	// UnmanagedMiB is memory in use that no slice explains.
+	// UnmanagedMiB is memory in use by processes without a slice, or beyond it.
 	UnmanagedMiB uint64 `json:"unmanaged_mib,omitempty"`
 
 	// Unhealthy are the units that are not offered now.
@@ -38,17 +37,17 @@ type GPUState struct {
 	unknown keepjson.Fields
 }
 
-// NodeState is what a node's device plugin said of its node.
+// NodeState is what a node's device plugin last reported of its node.
 type NodeState struct {
 	Schema   schema    `json:"schema"`
 	Name     NodeName  `json:"name"`              // host name
 	Version  string    `json:"version"`           // of this program
 	Driver   string    `json:"driver"`            // NVIDIA driver version, "" if there is none
-	Address  string    `json:"address,omitempty"` // by which it reaches other networks, "" if it has no route to them
+	Address  string    `json:"address,omitempty"` // of its default route, "" if it has none
 	LastSeen time.Time `json:"last_seen"`
 
-	// Boot identifies the machine since its last boot, and StartedAt is when its device
-	// plugin started: by them PutNode notices a second machine with this host name.
+	// Boot identifies the machine's current boot, and StartedAt is when its device plugin
+	// started: by these PutNode detects a second machine with this host name.
 	Boot      string    `json:"boot,omitempty"`
 	StartedAt time.Time `json:"started_at,omitzero"`
 
@@ -56,12 +55,12 @@ type NodeState struct {
 	// LeaseTime after its last report. The other fields are then those of either machine.
 	SharedUntil time.Time `json:"shared_until,omitzero"`
 
-	// GPUs are those that the device plugin last found, offered or not, sorted;
-	// nil if it does not tell. See Lacks.
+	// GPUs are those that the device plugin last found, offered or not, sorted; nil if it
+	// does not report them. See Lacks.
 	GPUs []GPUID `json:"gpus,omitzero"`
 
-	// Fault is why NVML as a whole cannot be read, "" if it can: no library, no driver.
-	// Of GPUs that were read before, the health says so as well.
+	// Fault is why NVML as a whole cannot be read, such as a missing library or driver; ""
+	// if it can. The health of GPUs that were read before has the same reason.
 	Fault string `json:"fault,omitempty"`
 
 	// LeaseSeconds is how long the node's lease lasts without being renewed;
@@ -71,13 +70,13 @@ type NodeState struct {
 	unknown keepjson.Fields
 }
 
-// MarshalJSON writes the fields of this version and those it does not know.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (s GPUState) MarshalJSON() ([]byte, error) {
 	type plain GPUState
 	return keepjson.Marshal(plain(s), s.unknown)
 }
 
-// UnmarshalJSON reads a state and keeps the fields it does not know.
+// UnmarshalJSON reads a state and keeps fields of newer versions.
 func (s *GPUState) UnmarshalJSON(data []byte) error {
 	type plain GPUState
 	unknown, err := keepjson.Unmarshal(data, (*plain)(s))
@@ -85,13 +84,13 @@ func (s *GPUState) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes the fields of this version and those it does not know.
+// MarshalJSON also writes the unknown fields that UnmarshalJSON kept.
 func (s NodeState) MarshalJSON() ([]byte, error) {
 	type plain NodeState
 	return keepjson.Marshal(plain(s), s.unknown)
 }
 
-// UnmarshalJSON reads a state and keeps the fields it does not know.
+// UnmarshalJSON reads a state and keeps fields of newer versions.
 func (s *NodeState) UnmarshalJSON(data []byte) error {
 	type plain NodeState
 	unknown, err := keepjson.Unmarshal(data, (*plain)(s))
@@ -99,10 +98,10 @@ func (s *NodeState) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Lacks reports whether the node's device plugin no longer finds a GPU: it was taken
-// out, or divided into other MIG instances, or the driver does not load. What is
-// written of it is old. Where two machines share a host name the list proves nothing:
-// the GPU may be the other machine's.
+// Lacks reports whether the node's device plugin no longer finds a GPU: it was removed or
+// divided into other MIG instances, or the driver does not load. The GPU's state is then old.
+// If two machines share a host name the list proves nothing: the GPU may be in the other
+// machine.
 func (s NodeState) Lacks(gpu GPUID) bool {
 	return s.GPUs != nil && s.SharedUntil.IsZero() && !slices.Contains(s.GPUs, gpu)
 }
@@ -113,7 +112,7 @@ func (s NodeState) otherMachine(old NodeState) bool {
 	return old.Boot != "" && s.Boot != "" && old.Boot != s.Boot && !old.LastSeen.Before(s.StartedAt)
 }
 
-// check says why a state that was read cannot be one that was written.
+// check returns an error if a state is invalid.
 func (s GPUState) check() error {
 	switch {
 	case s.Node == "":
@@ -139,8 +138,8 @@ func (s NodeState) check() error {
 	return nil
 }
 
-// decodeNode reads the value of a node's key. One that names another node is as
-// unreadable as nonsense: two keys must never stand for one node.
+// decodeNode decodes the value of a node's key. A value that names another node is
+// unreadable: two keys must never mean one node.
 func decodeNode(name NodeName, value []byte) (NodeState, error) {
 	node, err := decodeState[NodeState](value)
 	if err == nil && value != nil && node.Name != name {
@@ -152,8 +151,8 @@ func decodeNode(name NodeName, value []byte) (NodeState, error) {
 // state is what a device plugin writes: GPUState or NodeState.
 type state interface{ check() error }
 
-// decodeState reads the value of a state key. No value is the zero state. An
-// error matches ErrUnreadable.
+// decodeState decodes the value of a state key. A nil value is the zero state. Errors match
+// ErrUnreadable.
 func decodeState[T state](value []byte) (T, error) {
 	var state, none T
 	if value == nil {

@@ -40,10 +40,10 @@ func NewTable(store Store, options ...Option) *Table {
 // Close closes the store.
 func (t *Table) Close() error { return t.store.Close() }
 
-// Claim takes the booked units of all the GPUs for the owner, or nothing. It is
-// idempotent by owner and attempt. If another task holds a unit the error is a
-// *HeldError, and if a newer attempt of the same task has a claim it matches
-// ErrSuperseded; see also ErrUnitMismatch, ErrUnreadable and the store's errors.
+// Claim claims the booked units of all the GPUs for the owner, or nothing. It is idempotent
+// by owner and attempt. If another task holds a unit, the error is a *HeldError; if a newer
+// attempt of the same task has a claim, it matches ErrSuperseded. See also ErrUnitMismatch,
+// ErrUnreadable and the store's errors.
 func (t *Table) Claim(ctx context.Context, owner Owner, attempt Attempt, bookings []Booking) error {
 	now := t.now()
 	byGPU, gpus, err := bookingsByGPU(bookings)
@@ -55,10 +55,9 @@ func (t *Table) Claim(ctx context.Context, owner Owner, attempt Attempt, booking
 	})
 }
 
-// Assert writes the claims of a task that runs, and its container into them, as they
-// should be: after the table was wiped or restored from an old copy they are missing.
-// It does so for each GPU by itself, since the task runs on all of them anyway; the
-// errors are joined, and are otherwise those of Claim.
+// Assert writes the claims of a running task, with its container: they are missing after the
+// table was wiped or restored from an old copy. It changes each GPU separately, since the
+// task runs on all of them anyway. The errors are those of Claim, joined.
 func (t *Table) Assert(ctx context.Context, owner Owner, attempt Attempt, container string, bookings []Booking) error {
 	now := t.now()
 	byGPU, gpus, err := bookingsByGPU(bookings)
@@ -66,7 +65,7 @@ func (t *Table) Assert(ctx context.Context, owner Owner, attempt Attempt, contai
 		return err
 	}
 	return t.changeEach(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
-		next := l.clone() // all of it or nothing
+		next := l.clone() // all or nothing
 		claimed, err := next.Claim(owner, attempt, byGPU[gpu], now)
 		if err != nil {
 			return false, err
@@ -80,7 +79,7 @@ func (t *Table) Assert(ctx context.Context, owner Owner, attempt Attempt, contai
 	})
 }
 
-// Running records the container of the owner's claims on these GPUs, on each by itself.
+// Running records the container of the owner's claims, on each of these GPUs separately.
 func (t *Table) Running(ctx context.Context, owner Owner, attempt, container string, gpus []GPUID) error {
 	now := t.now()
 	return t.changeEach(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
@@ -92,10 +91,10 @@ func (t *Table) Running(ctx context.Context, owner Owner, attempt, container str
 	})
 }
 
-// Stuck records that the container of the owner's claims on these GPUs cannot be
-// ended, which is mostly the fault of a GPU: the device plugin offers them no
-// more until the claims are released. It is idempotent; a claim of another
-// attempt, or none, is no error. What fails on one GPU is recorded on the others.
+// Stuck records that the container of the owner's claims on these GPUs cannot be stopped,
+// mostly because of a GPU fault: the device plugin stops offering them until the claims are
+// released. It is idempotent; a missing claim, or one of another attempt, is not an error. A
+// failure on one GPU does not stop the others.
 func (t *Table) Stuck(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
 	now := t.now()
 	return t.changeEach(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
@@ -103,10 +102,10 @@ func (t *Table) Stuck(ctx context.Context, owner Owner, attempt string, gpus []G
 	})
 }
 
-// Release gives back the owner's units on these GPUs. It is idempotent; claims
-// of another attempt stay. It releases each GPU by itself, so that one whose ledger
-// cannot be read does not keep the others. Once it has returned nil, no claim of this attempt that
-// was sent before it can still come true, even if its answer was lost.
+// Release releases the owner's units on these GPUs. It is idempotent; claims of another
+// attempt stay. It releases each GPU separately, so that an unreadable ledger does not keep
+// the others. Once it has returned nil, no earlier claim of this attempt can still succeed,
+// even one with a lost answer.
 func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus []GPUID) error {
 	return t.changeEach(ctx, gpus, func(_ GPUID, l *Ledger) (bool, error) {
 		l.Release(owner, attempt)
@@ -114,29 +113,27 @@ func (t *Table) Release(ctx context.Context, owner Owner, attempt string, gpus [
 	})
 }
 
-// Reserve keeps units for a task that a planner is about to submit, on all the
-// GPUs or none, for ttl. The owner's Alloc is an ID that the planner chose for
-// the reservation; repeating it changes nothing. A reservation keeps other
-// planners away and nobody else: it ends when its task claims, when a task that
-// Nomad placed needs the units and there are no others, when Release is called
-// with its ID as attempt, and by itself. See ErrNoRoom and ErrUnitMismatch.
-func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, rooms []Room) error {
+// Reserve reserves units for a task that a planner is about to submit, on all the GPUs or
+// none, for ttl. The owner's Alloc is the reservation's ID, chosen by the planner; repeating
+// the call changes nothing. A reservation binds other planners only. It ends when its task
+// claims, when a task that Nomad placed needs the units and no others are free, when Release
+// is called with its ID as attempt, or when it expires. See ErrNoRoom and ErrUnitMismatch.
+func (t *Table) Reserve(ctx context.Context, owner Owner, ttl time.Duration, requests []UnitRequest) error {
 	if ttl <= 0 || ttl > MaxReservation {
-		return fmt.Errorf("reservation for %s, more than 0 and at most %s is possible: %w", ttl, MaxReservation, ErrInvalid)
+		return fmt.Errorf("reservation for %s, want more than 0 and at most %s: %w", ttl, MaxReservation, ErrInvalid)
 	}
-	return t.promise(ctx, owner, Reserved, ttl, rooms)
+	return t.reserveUnits(ctx, owner, Reserved, ttl, requests)
 }
 
-// Request asks for units of one GPU for a person outside Nomad. The owner's
-// Alloc is an ID that the caller chose. The device plugin stops offering the
-// units to Nomad, but a task that Nomad has placed by then may still take them.
-// Once that cannot be, Hold makes them the person's. The request ends by itself
-// after patience, should nobody be there any more to hold it or give it up.
-func (t *Table) Request(ctx context.Context, owner Owner, patience time.Duration, room Room) error {
+// Request requests units of one GPU for use outside Nomad. The owner's Alloc is an ID chosen
+// by the caller. The device plugin stops offering the units to Nomad, but a task that Nomad
+// has already placed may still take them. Once that is impossible, the caller calls Hold. The
+// request expires after patience, in case its caller has died.
+func (t *Table) Request(ctx context.Context, owner Owner, patience time.Duration, request UnitRequest) error {
 	if patience <= 0 {
 		return fmt.Errorf("request for %s: %w", patience, ErrInvalid)
 	}
-	return t.promise(ctx, owner, Requested, patience, []Room{room})
+	return t.reserveUnits(ctx, owner, Requested, patience, []UnitRequest{request})
 }
 
 // Hold turns a request into units that no task can take, for ttl or, if that is
@@ -167,18 +164,18 @@ func bookingsByGPU(bookings []Booking) (byGPU map[GPUID]Booking, gpus []GPUID, e
 	return byGPU, gpus, nil
 }
 
-func (t *Table) promise(ctx context.Context, owner Owner, state ClaimState, life time.Duration, rooms []Room) error {
+func (t *Table) reserveUnits(ctx context.Context, owner Owner, state ClaimState, life time.Duration, requests []UnitRequest) error {
 	now := t.now()
 	claim := Claim{Owner: owner, Attempt: owner.Alloc, State: state, ClaimedAt: now, ExpiresAt: now.Add(life)}
-	byGPU := make(map[GPUID]Room, len(rooms))
-	for _, room := range rooms {
-		if _, twice := byGPU[room.GPU]; twice {
-			return fmt.Errorf("room on GPU %s is wanted twice: %w", room.GPU, ErrInvalid)
+	byGPU := make(map[GPUID]UnitRequest, len(requests))
+	for _, request := range requests {
+		if _, twice := byGPU[request.GPU]; twice {
+			return fmt.Errorf("two requests for units of GPU %s: %w", request.GPU, ErrInvalid)
 		}
-		byGPU[room.GPU] = room
+		byGPU[request.GPU] = request
 	}
 	gpus := slices.Collect(maps.Keys(byGPU))
 	return t.change(ctx, gpus, func(gpu GPUID, l *Ledger) (bool, error) {
-		return l.promise(claim, byGPU[gpu], now)
+		return l.reserveUnits(claim, byGPU[gpu], now)
 	})
 }

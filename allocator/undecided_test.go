@@ -53,7 +53,7 @@ func TestTable_change_that_waits_names_the_store(t *testing.T) {
 	must.ErrorContains(t, <-first, "Consul at 10.0.0.1:8500")
 }
 
-// busyStore refuses every change, as if others were always faster.
+// busyStore rejects every change as a conflict.
 type busyStore struct {
 	smallStore
 	refused context.CancelFunc

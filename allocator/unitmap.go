@@ -23,9 +23,8 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 // JSON it is a string: "aaaabbbbbb.............".
 type unitMap []rune
 
-// nthMark returns the n-th mark. GPUs with more claims than there are letters
-// go on with CJK ideographs and what follows them: enough below the surrogates
-// for each of maxUnits units to be a claim of its own.
+// nthMark returns the n-th mark: letters, then CJK ideographs and the characters after them.
+// There are enough below the surrogates for maxUnits claims.
 func nthMark(n int) rune {
 	if n < len(letters) {
 		return rune(letters[n])
@@ -33,13 +32,13 @@ func nthMark(n int) rune {
 	return rune(0x4E00 + n - len(letters))
 }
 
-// isMark reports whether a character may stand for a claim: it is one that can be
-// seen, and none that people know as free or, from the command status, unavailable.
+// isMark reports whether a character may be a mark: it is visible, and neither the free unit
+// '.' nor '!', which `status` shows for unavailable units.
 func isMark(r rune) bool {
 	return r != free && r != '!' && !unicode.IsControl(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.M, unicode.Cf)
 }
 
-// unitsOf returns the units that bear the mark.
+// unitsOf returns the units with the mark.
 func (m unitMap) unitsOf(mark rune) UnitSet {
 	var units UnitSet
 	for unit, have := range m {
@@ -50,8 +49,7 @@ func (m unitMap) unitsOf(mark rune) UnitSet {
 	return units
 }
 
-// freeUnits returns so many free units, or as many as there are, the highest
-// numbers first to be taken.
+// freeUnits returns up to count free units, the highest numbers first.
 func (m unitMap) freeUnits(count int, avoid UnitSet) UnitSet {
 	var units []int
 	for unit := len(m) - 1; unit >= 0 && len(units) < count; unit-- {
@@ -69,8 +67,8 @@ func (m unitMap) mark(units UnitSet, mark rune) {
 	}
 }
 
-// resized returns the map of a GPU that has so many units now. Units that are
-// held stay, also those the GPU no longer has: their tasks still run.
+// resized returns the map of a GPU with another number of units. Held units stay, even if the
+// GPU no longer has them: their tasks still run.
 func (m unitMap) resized(units int) unitMap {
 	m = slices.Clone(m)
 	for len(m) > units && m[len(m)-1] == free {
@@ -88,7 +86,7 @@ func (m unitMap) MarshalText() ([]byte, error) { return []byte(string(m)), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *unitMap) UnmarshalText(text []byte) error {
 	if units := utf8.RuneCount(text); units > maxUnits {
-		return fmt.Errorf("unit map of %d units, %d are the most", units, maxUnits)
+		return fmt.Errorf("unit map of %d units, want at most %d", units, maxUnits)
 	}
 	if bytes.ContainsRune(text, utf8.RuneError) {
 		return errors.New("unit map is not valid UTF-8")

@@ -37,7 +37,7 @@ func ParseUnitSet(s string) (UnitSet, error) {
 			return nil, fmt.Errorf("unit set %q: %w", s, err)
 		}
 		if len(units)+last-first >= maxUnits {
-			return nil, fmt.Errorf("unit set names more than %d units", maxUnits)
+			return nil, fmt.Errorf("unit set has more than %d units", maxUnits)
 		}
 		for unit := first; unit <= last; unit++ {
 			units = append(units, unit)
@@ -45,7 +45,7 @@ func ParseUnitSet(s string) (UnitSet, error) {
 	}
 	set := NewUnitSet(units...)
 	if len(set) != len(units) {
-		return nil, fmt.Errorf("unit set %q: a unit is named twice", s)
+		return nil, fmt.Errorf("unit set %q: duplicate unit", s)
 	}
 	return set, nil
 }
@@ -62,7 +62,7 @@ func parseRange(s string) (first, last int, err error) {
 		return 0, 0, err
 	}
 	if last < first {
-		return 0, 0, fmt.Errorf("range %q runs backwards", s)
+		return 0, 0, fmt.Errorf("invalid range %q, want for example 0-3", s)
 	}
 	return first, last, nil
 }
@@ -70,7 +70,7 @@ func parseRange(s string) (first, last int, err error) {
 func parseUnit(s string) (int, error) {
 	unit, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || unit >= maxUnits {
-		return 0, fmt.Errorf("%q is not a unit number from 0 to %d", s, maxUnits-1)
+		return 0, fmt.Errorf("invalid unit number %q, want 0 to %d", s, maxUnits-1)
 	}
 	return int(unit), nil
 }

@@ -7,9 +7,9 @@ package allocator
 // of the agent to the next.
 const varyingMiB = 64
 
-// Overclaimed is by how much the claims of tasks and people exceed the memory that
-// the GPU has to give, in MiB: it became smaller while they held units, as with
-// another driver or more memory kept back.
+// Overclaimed returns by how many MiB the claims exceed the GPU's offered memory: the GPU
+// became smaller while units were held, for example by another driver or more reserved
+// memory.
 func (g GPU) Overclaimed() uint64 {
 	if g.Ledger == nil || g.State.MemoryMiB == 0 {
 		return 0
@@ -27,22 +27,20 @@ func (g GPU) Overclaimed() uint64 {
 	return over
 }
 
-// IdleMiB is what a GPU may have in use, in MiB, though nobody uses it. Idle GPUs
-// were seen to use some hundred, and up to 912 where NVML does not tell the
-// driver's reserve apart.
+// IdleMiB is how many MiB an idle GPU may have in use. Observed: a few hundred, and up to 912
+// where NVML does not report the driver's reserve separately.
 const IdleMiB = 1024
 
-// Unexplained is the GPU's memory in use, in MiB, that no claim explains, as its
-// device plugin last wrote it, in two parts.
+// Unexplained returns the GPU memory in use, in MiB, that no claim covers, as last reported by
+// the device plugin, in two parts.
 //
-// Unmanaged is in use by processes that are known to hold no slice, or by tasks
-// beyond theirs: GPUState.UnmanagedMiB. The device plugin does not guess it: a
-// process that it cannot attribute, such as one whose PID it cannot see, is not in
-// it. Such processes are unattributed: what is in use beyond all slices together,
-// beyond what the GPU keeps back, beyond IdleMiB, and beyond the first part.
+// Unmanaged is in use by processes that are known to hold no slice, or by tasks beyond
+// theirs: GPUState.UnmanagedMiB. It excludes processes that the device plugin cannot
+// attribute, for example with an invisible PID. Unattributed is the use by these: what
+// exceeds the sum of all slices, the GPU's reserve, IdleMiB and the first part.
 //
-// A reservation or a request explains nothing, for nobody uses its units yet. If
-// the claims cannot be read, nothing is known of the second part.
+// Reservations and requests cover nothing, since their units are not in use yet. If the
+// claims cannot be read, unattributed is 0.
 func (g GPU) Unexplained() (unmanaged, unattributed uint64) {
 	unmanaged = g.State.UnmanagedMiB
 	if g.Ledger == nil {

@@ -3,9 +3,8 @@
 
 package allocator
 
-// Withdrawn says why the device plugin of a GPU's node offers no unit of it, as the table
-// has it; "" if it offers some. node is what the table says of the GPU's node. It does not
-// look at a cordon, nor at whether the node is alive.
+// Withdrawn returns why the device plugin of a GPU's node offers no unit of it, by the table;
+// "" if it offers some. node is the state of the GPU's node. It ignores cordons and liveness.
 func (g GPU) Withdrawn(node NodeState) string {
 	switch {
 	case g.State.Node == "" || g.State.Node != node.Name:

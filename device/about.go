@@ -31,15 +31,15 @@ const (
 
 // Config is the operator's plugin block.
 type Config struct {
-	// MemoryUnit is the quantum of memory that is sold: "1GiB", "512MiB".
+	// MemoryUnit is the size of a unit: "1GiB", "512MiB".
 	MemoryUnit string `codec:"memory_unit"`
 
-	// ReservedMemory is kept back on each GPU, besides what its driver keeps
-	// for itself. None if empty.
+	// ReservedMemory is not offered on each GPU, besides the driver's own reserve. None if
+	// empty.
 	ReservedMemory string `codec:"reserved_memory"`
 
-	// MemorySize is the memory of GPUs that cannot tell theirs, since they
-	// share the host's. If empty, they are not offered.
+	// MemorySize is the memory of GPUs that do not report theirs, since they share the
+	// host's. If empty, they are not offered.
 	MemorySize string `codec:"memory_size"`
 
 	// AllowUnmanaged offers memory even while processes that hold no slice use
@@ -49,9 +49,9 @@ type Config struct {
 	// GPUs are settings of single GPUs, by UUID.
 	GPUs map[string]GPUConfig `codec:"gpu"`
 
-	// Include and Ignore name GPUs that are offered, and that are not: by UUID,
-	// index or model, in which '*' stands for any text. If Include is empty,
-	// all are offered; Ignore outranks it.
+	// Include and Ignore name GPUs that are offered, and that are not: by UUID, index or
+	// model, in which '*' matches any text. If Include is empty, all are offered; Ignore
+	// overrides it.
 	Include []string `codec:"include"`
 	Ignore  []string `codec:"ignore"`
 
@@ -60,8 +60,8 @@ type Config struct {
 	XidCritical []int `codec:"xid_critical"`
 	XidIgnored  []int `codec:"xid_ignored"`
 
-	// Probation is how long a GPU that has failed must be well before it is
-	// used again; it doubles with each failure soon after.
+	// Probation is how long a failed GPU must be healthy before it is used again; it
+	// doubles with each failure soon after.
 	Probation string `codec:"probation"`
 
 	// NVMLLibrary is the path of libnvidia-ml.so.1. If empty, the dynamic
@@ -71,22 +71,21 @@ type Config struct {
 	// PollInterval is the time between two readings of the GPUs.
 	PollInterval string `codec:"poll_interval"`
 
-	// PollTimeout is how long a GPU may take for a reading before it counts as
-	// hung. Without persistence mode a GPU can take seconds.
+	// PollTimeout is how long reading a GPU may take before it counts as hung. Without
+	// persistence mode a GPU can take seconds.
 	PollTimeout string `codec:"poll_timeout"`
 
 	Table tableconfig.Config `codec:"table"`
 }
 
-// GPUConfig is a gpu block: what differs for one GPU. What is left out is as for
-// all.
+// GPUConfig is a gpu block: settings of one GPU, which default to those of all.
 type GPUConfig struct {
 	ReservedMemory string `codec:"reserved_memory"`
 	MemorySize     string `codec:"memory_size"`
 	AllowUnmanaged *bool  `codec:"allow_unmanaged"`
 }
 
-// PluginInfo tells Nomad which plugin this is.
+// PluginInfo returns the plugin's name, type and version.
 func (p *Plugin) PluginInfo() (*base.PluginInfoResponse, error) {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginTypeDevice,
@@ -114,5 +113,5 @@ func (p *Plugin) ConfigSchema() (*hclspec.Spec, error) {
 	)...), nil
 }
 
-// numbers is a list as HCL writes it.
+// numbers renders a list as HCL.
 func numbers(list []int) string { return strings.ReplaceAll(fmt.Sprint(list), " ", ", ") }

@@ -5,15 +5,14 @@ package device
 
 import "net"
 
-// Addresses that are nobody's, so only a default route leads to them.
+// Reserved documentation addresses, which only a default route reaches.
 const (
 	elsewhere4 = "203.0.113.1:9"
 	elsewhere6 = "[2001:db8::1]:9"
 )
 
-// nodeAddress is the address by which this node reaches other networks: that of
-// the interface that its default route takes, IPv4 before IPv6. It is empty if
-// the node has no such route. The kernel is asked, and nothing is sent.
+// nodeAddress returns the address of the interface of the default route, IPv4 before IPv6; ""
+// if the node has none. It asks the kernel and sends nothing.
 func nodeAddress() string {
 	for _, target := range []string{elsewhere4, elsewhere6} {
 		conn, err := net.Dial("udp", target)

@@ -110,7 +110,7 @@ type footprint struct {
 }
 
 func measure() footprint {
-	debug.FreeOSMemory() // else the runtime gives it back bit by bit while the plugin rests
+	debug.FreeOSMemory() // else the runtime releases it gradually while the plugin idles
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return footprint{goroutines: runtime.NumGoroutine(), heap: memory.HeapAlloc}

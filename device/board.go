@@ -5,8 +5,8 @@ package device
 
 import "sync"
 
-// board holds the newest of something, such as the inventory. One loop writes
-// it; whoever reads it is told when there is a newer one.
+// board holds the newest value of something, such as the inventory. One loop writes it; read
+// returns a channel that signals the next value.
 type board[T any] struct {
 	mu      sync.Mutex
 	newest  T
@@ -15,7 +15,7 @@ type board[T any] struct {
 
 func newBoard[T any]() *board[T] { return &board[T]{changed: make(chan struct{})} }
 
-// post replaces what is on the board, which is never modified.
+// post replaces the value, which must not be modified afterwards.
 func (b *board[T]) post(newest T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -24,7 +24,7 @@ func (b *board[T]) post(newest T) {
 	b.changed = make(chan struct{})
 }
 
-// read returns the newest and a channel that closes when there is a newer one.
+// read returns the newest value and a channel that is closed at the next one.
 func (b *board[T]) read() (T, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -72,7 +72,7 @@ func TestF10_Xids(t *testing.T) {
 	})
 }
 
-// A GPU that reported an Xid is used again, as it was, when it was well for a while.
+// A GPU that reported an Xid is used again, with its claims, once it was healthy for a while.
 func TestF10_BackAfterAnXid(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpus := []fakenvml.GPU{fakenvml.NewGPU(1, "NVIDIA A30", 24576), fakenvml.NewGPU(2, "NVIDIA A30", 24576)}
@@ -106,7 +106,7 @@ func TestF10_XidsAreTheOperatorsChoice(t *testing.T) {
 		gpus[0].Events = append(gpus[0].Events, "xid 79")
 		gpus[1].Events = append(gpus[1].Events, "xid 68")
 		m.Set(machine(gpus...))
-		all := s.until(health(gpus[1].UUID, "Xid 68; on probation: it must be well for 1h0m0s"))
+		all := s.until(health(gpus[1].UUID, "Xid 68; on probation: it must be healthy for 1h0m0s"))
 		must.True(t, health(gpus[0].UUID, "")(all))
 	})
 }
@@ -127,7 +127,7 @@ func TestF10_NoEvents(t *testing.T) {
 	})
 }
 
-// A GPU whose calls hang is unhealthy. The others are published, and Reserve
+// A GPU with hanging calls is unhealthy. The others are published, and Reserve
 // and Stats do not wait for it.
 func TestF15_CallsThatNeverReturn(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
@@ -161,7 +161,7 @@ func TestF15_CallsThatNeverReturn(t *testing.T) {
 	})
 }
 
-// A GPU that fails time and again has to prove itself for longer each time.
+// Each further failure of a GPU prolongs its probation.
 func TestGPUThatComesAndGoes(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "NVIDIA A30", 24576)
@@ -180,6 +180,6 @@ func TestGPUThatComesAndGoes(t *testing.T) {
 		m.Set(machine(lost))
 		s.until(health(gpu.UUID, "GPU is lost"))
 		m.Set(machine(gpu))
-		s.until(health(gpu.UUID, "GPU is lost; on probation: it must be well for 1h0m0s"))
+		s.until(health(gpu.UUID, "GPU is lost; on probation: it must be healthy for 1h0m0s"))
 	})
 }

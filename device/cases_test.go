@@ -17,9 +17,9 @@ import (
 	"nomad-gpu-mem/internal/nvml/fakenvml"
 )
 
-// The tests in the files cases_*_test.go are troubles that people had with other
-// programs, each under the number by which it is known here. They run the real
-// NVML binding on a pretended machine.
+// The tests in the files cases_*_test.go are problems that operators had with other
+// programs, each with its number. They run the real
+// NVML binding on a simulated machine.
 
 // unhealthy waits until exactly these units of a GPU are unhealthy.
 func unhealthy(uuid, units string) func([]*device.DeviceGroup) bool {
@@ -46,8 +46,8 @@ func textOf(g *device.DeviceGroup, name string) string {
 	return ""
 }
 
-// A GPU that shares the host's memory tells no size: it is left out with a
-// reason, and the others are offered. With the operator's word it is offered.
+// A GPU that shares the host's memory reports no size: it is left out with a
+// reason, and the others are offered. With memory_size it is offered.
 func TestF1_NoMemorySize(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		unified, a6000 := fakenvml.NewGPU(1, "NVIDIA GB10", 0), fakenvml.NewGPU(2, "NVIDIA RTX A6000", 49140)
@@ -72,7 +72,7 @@ func TestF1_NoMemorySize(t *testing.T) {
 }
 
 // A GPU in MIG mode is never offered; its instances are, when there are some. A
-// missing right is a matter of one GPU.
+// missing permission concerns one GPU only.
 func TestF3_MIGWithoutInstances(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		parent, whole := fakenvml.NewGPU(1, "NVIDIA A30", 24576), fakenvml.NewGPU(2, "NVIDIA A30", 24576)
@@ -196,7 +196,7 @@ func TestF8_OneOfFourIsLost(t *testing.T) {
 }
 
 // Errors at the start count as those that come later: no restart of the plugin
-// makes a GPU well.
+// clears a GPU's fault.
 func TestF12_MemoryErrorsAtTheStart(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		well, broken := fakenvml.NewGPU(1, "Tesla V100", 16384), fakenvml.NewGPU(2, "Tesla V100", 16384)
@@ -287,7 +287,7 @@ func TestF19_UUIDAndIndex(t *testing.T) {
 		must.Eq(t, before[1].Devices, groupOf(all, two.UUID).Devices)
 
 		_, err := h.nomad.Reserve([]string{"GPU-99::0000"})
-		must.ErrorContains(t, err, "GPU-99: this node does not offer such a GPU")
+		must.ErrorContains(t, err, "GPU-99: this node does not offer the GPU")
 	})
 }
 
@@ -334,7 +334,7 @@ func TestF41_IndexOrder(t *testing.T) {
 }
 
 // Units so small that Nomad could not carry them are refused with one that
-// would do, GPU by GPU and for the node.
+// is large enough, per GPU and for the node.
 func TestF43_TooManyUnits(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		m.Set(machine(fakenvml.NewGPU(1, "NVIDIA H100", 81920), fakenvml.NewGPU(2, "NVIDIA T400", 2048)))
@@ -344,7 +344,7 @@ func TestF43_TooManyUnits(t *testing.T) {
 		all := h.fingerprint().until(groups(1))
 		must.Len(t, 2048, all[0].Devices)
 		table := h.tableUntil(func(s *allocator.Snapshot) bool { return len(s.GPUs) == 2 })
-		must.StrContains(t, table.GPUs[0].State.Health, `memory_unit = "1MiB" makes 81920 units of this GPU, 4096 are the most; 32MiB would do`)
+		must.StrContains(t, table.GPUs[0].State.Health, `memory_unit = "1MiB" makes 81920 units of this GPU, at most 4096 are allowed; set at least 32MiB`)
 		h.end()
 
 		var gpus []fakenvml.GPU

@@ -43,8 +43,8 @@ func TestF16_ProcessMemory(t *testing.T) {
 	})
 }
 
-// What the driver keeps for itself is not sold, and is nobody's use, whichever
-// version of NVML's call tells of it. An idle GPU does not look used.
+// The driver's reserve is not sold, and is not use by a process, whichever
+// version of NVML's call reports it. An idle GPU does not look used.
 func TestF17_ReservedMemory(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		b200 := fakenvml.NewGPU(1, "NVIDIA B200", 183359)
@@ -68,8 +68,8 @@ func TestF17_ReservedMemory(t *testing.T) {
 	})
 }
 
-// Memory that comes back late after a stop withholds nothing; memory that does
-// not come back is not sold.
+// Memory that is freed late after a stop withholds nothing; memory that is
+// never freed is not sold.
 func TestF46_MemoryComesBackLate(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "Tesla T4", 15360)
@@ -109,8 +109,8 @@ func TestF46_ShortlyAfterAStop(t *testing.T) {
 	}
 }
 
-// A person's program takes memory away from what is sold. A task of a driver
-// that makes no claims does not: its environment says what Nomad booked for it.
+// Unmanaged use reduces the offered memory. A task of a driver
+// that makes no claims does not: its environment has its booking.
 func TestUseOutsideNomad(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "NVIDIA A30", 24576)
@@ -140,7 +140,7 @@ func TestUseOutsideNomad(t *testing.T) {
 }
 
 // A cordon keeps tasks off a GPU from the next poll on, also while the table is
-// out of reach, and until it is taken away.
+// unavailable, and until it is removed.
 func TestCordon(t *testing.T) {
 	t.Parallel()
 	h, _ := withCanned(t, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 8192, 0))
@@ -162,7 +162,7 @@ func TestCordon(t *testing.T) {
 	s.until(func(all []*device.DeviceGroup) bool { return groupOf(all, "GPU-2").Devices[0].HealthDesc == "cordoned" })
 }
 
-// A GPU whose claims are nonsense refuses every task, so Nomad must not send it some,
+// No task can start on a GPU with unreadable claims, so Nomad must not place some there,
 // one after the other: also if the plugin has started since, and no other GPU.
 func TestUnreadableClaims(t *testing.T) {
 	t.Parallel()

@@ -5,12 +5,12 @@ package device
 
 import "regexp"
 
-// containerID is where an engine's container ID stands in a cgroup's path:
+// containerID matches an engine's container ID in a cgroup's path:
 //
 //	/docker/<id>                          cgroupfs driver
 //	/system.slice/docker-<id>.scope       systemd driver; also libpod, crio, cri-containerd
 //
-// Version 1 has one such path for each controller, version 2 one at all.
+// Version 1 has one such path for each controller, version 2 a single one.
 var containerID = regexp.MustCompile(`[/:-]([0-9a-f]{64})(?:\.scope)?(?:/|\s|$)`)
 
 // containersOf returns the IDs of the containers that a process runs in, from

@@ -24,7 +24,7 @@ func computeInstance(number int, name, gpuInstance, computeInstance string) fake
 	return instance
 }
 
-// Memory belongs to a MIG GPU instance. Its compute instances are each told all of it.
+// Memory belongs to a MIG GPU instance. NVML reports all of it for each compute instance.
 func TestMemoryOfAGPUInstanceIsSoldOnce(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		a100 := fakenvml.NewGPU(1, "NVIDIA A100-SXM4-80GB", 81920)
@@ -83,7 +83,7 @@ func pciDevice(t *testing.T, sysfs, address, node string) {
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "numa_node"), []byte(node+"\n"), 0o600))
 }
 
-// A job near socket 0 wants the host's node that the GPU's PCI device is on, not the
+// A job near socket 0 needs the host's node that the GPU's PCI device is on, not the
 // node that a Grace GPU's own memory is. Most GPUs have no such node.
 func TestNUMANodeIsThatOfThePCIDevice(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
@@ -115,7 +115,7 @@ func TestNUMANodeIsThatOfThePCIDevice(t *testing.T) {
 	})
 }
 
-// NVML reads a GPU well whose fabric is not ready, but each CUDA program ends with
+// NVML reads a GPU without error while its fabric is not ready, but each CUDA program fails with
 // error 802.
 func TestGPUOutsideItsFabricIsUnhealthy(t *testing.T) {
 	fakenvml.Run(t, fabricComesUp)
@@ -148,8 +148,8 @@ func fabricComesUp(t *testing.T, m *fakenvml.Machine) {
 	s.until(health(h100.UUID, ""))
 }
 
-// A driver that tells what it wants to be done for a GPU is believed, whatever Xid it
-// was: one that the plugin ignores can need a reset, and a contained one needs nothing.
+// A recovery action that the driver reports for a GPU decides, whatever the Xid
+// was: an ignored Xid can need a reset, and a contained one needs nothing.
 func TestRecoveryActionDecidesInPlaceOfXids(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "NVIDIA H200", 143771)
@@ -183,8 +183,8 @@ func TestRecoveryActionDecidesInPlaceOfXids(t *testing.T) {
 	})
 }
 
-// What is wrong with a GPU is wrong with its MIG instances: they have no driver and no
-// fabric of their own.
+// A fault of a GPU is a fault of its MIG instances: they have no separate driver and
+// fabric.
 func TestInstancesShareTheConditionOfTheirGPU(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		h100 := fakenvml.NewGPU(1, "NVIDIA H100 80GB HBM3", 81559)
@@ -211,7 +211,7 @@ func TestInstancesShareTheConditionOfTheirGPU(t *testing.T) {
 	})
 }
 
-// An operator who names critical Xids overrules the driver.
+// Critical Xids in the configuration override the driver.
 func TestCriticalXidsOutrankTheRecoveryAction(t *testing.T) {
 	t.Parallel()
 	named, err := newXidPolicy([]int{94}, nil)

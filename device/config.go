@@ -13,7 +13,7 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// settings is a Config that was checked.
+// settings is a validated Config.
 type settings struct {
 	unitText     string // memory_unit as the operator wrote it, for messages
 	unitMiB      uint64
@@ -29,15 +29,15 @@ type settings struct {
 	table        tableconfig.Config
 }
 
-// gpuSettings are those that a GPU may have of its own.
+// gpuSettings are settings that may differ between GPUs.
 type gpuSettings struct {
 	reservedText   string // as the operator wrote it, for messages
 	reservedMiB    uint64
-	sizeMiB        uint64 // of a GPU that cannot tell; 0 if not configured
+	sizeMiB        uint64 // of a GPU that does not report its size; 0 if not configured
 	allowUnmanaged bool
 }
 
-// of returns what holds for one GPU.
+// of returns the settings of one GPU.
 func (s settings) of(id allocator.GPUID) gpuSettings {
 	if own, ok := s.perGPU[id]; ok {
 		return own
@@ -73,14 +73,13 @@ func (c Config) settings() (settings, error) {
 	}
 	for option, list := range map[string]selection{"include": s.include, "ignore": s.ignore} {
 		if slices.Contains(list, "") {
-			return s, fmt.Errorf(`%s = %q: an empty text selects no GPU; want UUIDs, indexes or models such as "*A100*"`, option, list)
+			return s, fmt.Errorf(`%s = %q: an empty entry selects no GPU; want UUIDs, indexes or models, for example "*A100*"`, option, list)
 		}
 	}
 	return s, s.table.Validate()
 }
 
-// parseGPUs reads what may differ from GPU to GPU. What a block leaves out is
-// as for all.
+// parseGPUs reads the gpu blocks. Settings that a block leaves out are those of all GPUs.
 func (c Config) parseGPUs(s *settings) error {
 	all := GPUConfig{ReservedMemory: c.ReservedMemory, MemorySize: c.MemorySize, AllowUnmanaged: &c.AllowUnmanaged}
 	var err error

@@ -94,8 +94,8 @@ func TestBadConfigIsOneSentenceWithOptionAndValue(t *testing.T) {
 		`poll_timeout: invalid duration "-1s", want at least 10ms`:            {PollTimeout: "-1s"},
 		`memory_size: invalid size "big"`:                                     {MemorySize: "big"},
 		`gpu "GPU-1": reserved_memory: invalid size "x"`:                      {GPUs: map[string]GPUConfig{"GPU-1": {ReservedMemory: "x"}}},
-		`include = [""]: an empty text selects no GPU`:                        {Include: []string{""}},
-		`xid_ignored = [0]: an Xid is a positive number`:                      {XidIgnored: []int{0}},
+		`include = [""]: an empty entry selects no GPU`:                       {Include: []string{""}},
+		`xid_ignored: invalid list [0], want positive numbers`:                {XidIgnored: []int{0}},
 		`probation: invalid duration "soon"`:                                  {Probation: "soon"},
 		`table.store = "zookeeper"`:                                           {Table: tableconfig.Config{Store: "zookeeper"}},
 	} {

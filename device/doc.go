@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package device is the device plugin "gpu-mem": it offers the memory of each
-// NVIDIA GPU to Nomad in units that can be sold one by one.
+// NVIDIA GPU to Nomad in units that Nomad books one by one.
 //
 // Each GPU, or MIG instance, is one device group, nvidia/gpu-mem/<GPU UUID>,
 // with one instance per unit, <GPU UUID>::<unit>. Nomad takes all instances of
@@ -10,49 +10,51 @@
 //
 // # Where to look
 //
-//	about.go        what the plugin is: its name, schema and configuration
-//	plugin.go       the plugin and what it is given
+//	about.go        the plugin's name, schema and configuration; config.go checks it
+//	plugin.go       the plugin and its dependencies
 //	poll.go         the only loop that reads GPUs
 //	watch.go        the only loop that reads the table: claims and cordons
-//	user.go         for whom a process on a GPU runs; cgroup.go parses
-//	gone.go         which processes no longer exist; wsl.go: where none can be known
-//	board.go        where the newest inventory hangs for all to see
+//	lazytable.go    opens the table when it is first needed
+//	user.go         the task or container of a process on a GPU; cgroup.go parses
+//	gone.go         which processes no longer exist; wsl.go: hosts without PIDs
+//	board.go        holds the newest inventory for all readers
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics
-//	publish.go      to the allocation table, with address.go the node's own
-//	reserve.go      what a task is given that Nomad placed here
+//	publish.go      to the allocation table; address.go: the node's address
+//	log.go          to the log, once per change
+//	reserve.go      the environment of a task that Nomad placed here
 //
-// What is offered is decided by pure functions of what was read:
+// Pure functions of what was read decide what is offered:
 //
 //	inventory.go    all GPUs after a reading; selection.go: which of them
-//	offer.go        how a GPU that can be read is divided into units
-//	gpu.go          one GPU: whether it can be used, and which of its units
+//	offer.go        how a readable GPU is divided into units
+//	gpu.go          one GPU: whether it is healthy, and which of its units are
 //	mig.go          compute instances that share one memory
-//	health.go       what NVML's counters say; xid.go, what its events say
-//	record.go       how far a GPU that has failed is trusted
+//	health.go       faults by NVML's counters; xid.go: by its events
+//	record.go       probation of a GPU that has failed
 //	release.go      what is offered while the NVML session is closed for a reset
-//	holdings.go     what the table says of one GPU
-//	occupancy.go    who uses its memory; pressure.go: with patience
-//	withhold.go     which units cannot be used
+//	holdings.go     the table's entries of one GPU
+//	occupancy.go    who uses its memory; pressure.go: with hysteresis
+//	withhold.go     which units are withheld
 //
 // # What must hold
 //
-// Nomad ends a device plugin for good when its fingerprint stream carries an
-// error or closes. So there is no such error: what cannot be read is unhealthy,
+// Nomad ends a device plugin permanently when its fingerprint stream carries
+// an error or closes. So it never does: a GPU that cannot be read is unhealthy,
 // with the reason, until it can be read again.
 //
-// Every message on the fingerprint stream makes Nomad register the node anew.
-// So there is none while nothing changed, and groups, units and texts have a
-// stable order and no times in them.
+// Every message on the fingerprint stream makes Nomad register the node again.
+// So the plugin sends none without a change, and groups, units and texts have a
+// stable order and contain no times.
 //
-// A GPU that was offered stays offered while this process lives, unless its
-// owner took it away. Nomad would forget the units that tasks hold on a group
-// that is gone, and give them to others when it comes back.
+// A GPU that was offered stays offered while this process lives, unless the
+// operator removes it. Nomad would forget the units that tasks hold on a missing
+// group, and book them for others when the group returns.
 //
 // Neither NVML nor the table can delay the others, Reserve or Nomad: only the
-// poll touches NVML, with a deadline, and only the watch and the publisher the
-// table. When the table cannot be read, what it said last counts.
+// poll uses NVML, with a deadline, and only the watch and the publisher use the
+// table. While the table cannot be read, its last state counts.
 //
-// A unit that its own task uses is never withheld for that, and nothing is
-// withheld for what is not known.
+// A unit is never withheld because its own task uses it, and nothing is
+// withheld without evidence.
 package device

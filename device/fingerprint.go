@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 )
 
-// firstAnswer is how long the first response waits for the first reading. At
-// the start of its agent Nomad waits for all plugins; but if a plugin is
-// restarted, an empty response makes the node lose its GPUs for a moment.
+// firstAnswer is how long the first response waits for the first reading. When the agent
+// starts, Nomad waits for all plugins; but when a plugin restarts, an empty response makes the
+// node lose its GPUs for a moment.
 const firstAnswer = time.Second
 
 // Fingerprint starts the plugin's work, which ends with ctx, and streams the

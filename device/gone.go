@@ -11,12 +11,11 @@ import (
 	"strings"
 )
 
-// hostNamespace is the kernel's name for the PID namespace that it starts with.
+// hostNamespace is the kernel's name of the initial PID namespace.
 const hostNamespace = "pid:[4026531836]"
 
 // seesAll reports whether proc shows all processes of the host: it is of the host's PID
-// namespace, and none are hidden. Only there does a process that is not found not
-// exist.
+// namespace and hides none. Only then does a missing process not exist.
 func seesAll(proc string) bool {
 	namespace, err := os.Readlink(filepath.Join(proc, "self/ns/pid"))
 	if err != nil || namespace != hostNamespace {
@@ -26,8 +25,7 @@ func seesAll(proc string) bool {
 	return err == nil
 }
 
-// isGone reports whether there is no process with this folder of proc, or one that has
-// ended and was not waited for.
+// isGone reports whether no process has this folder of proc, or only a zombie.
 func isGone(dir string) bool {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -30,7 +30,7 @@ func TestMemoryOfProcessesThatAreGoneIsWithheld(t *testing.T) {
 	})
 }
 
-// A zombie in a container is its container's, and one with threads that live is a process
+// A zombie in a container belongs to the container, and one with living threads is a process
 // like others. An ID can be used again.
 func TestProcessesThatOnlyLookGone(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {

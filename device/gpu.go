@@ -19,10 +19,10 @@ type gpu struct {
 	reservedMiB uint64 // kept back by the driver and by configuration
 	units       int
 
-	// health is why no unit can be used, or empty. Of a refused GPU it is why
-	// the GPU is refused.
+	// health is why no unit is healthy, or empty. For a refused GPU it is why the GPU is
+	// not offered.
 	health   string
-	withheld []withholding // units that cannot be used though the GPU can
+	withheld []withholding // units that are unhealthy though the GPU is not
 
 	record       record
 	pressure     pressure
@@ -47,19 +47,19 @@ func (g gpu) unhealthy() allocator.UnitSet {
 	return units
 }
 
-// healthyUnits is how many units Nomad may place tasks on.
+// healthyUnits returns how many units Nomad may place tasks on.
 func (g gpu) healthyUnits() int { return g.units - len(g.unhealthy()) }
 
-// sellableMiB is the memory that is made into units.
-func (g gpu) sellableMiB() uint64 { return beyond(g.Memory.TotalMiB, g.reservedMiB) }
+// sellableMiB returns the memory that is divided into units.
+func (g gpu) sellableMiB() uint64 { return subtractFloor(g.Memory.TotalMiB, g.reservedMiB) }
 
-// unusable keeps what is known of a GPU and says why it cannot be used.
+// unusable returns the GPU as unhealthy, with its last reading and the reason.
 func (g gpu) unusable(reason string) gpu {
 	g.health, g.withheld = reason, nil
 	return g
 }
 
-// failing is unusable by the GPU's own fault.
+// failing is unusable because of a fault of the GPU, which counts for probation.
 func (g gpu) failing(reason string) gpu {
 	g.record = g.record.failed(reason, unreadable)
 	return g.unusable(reason)
@@ -74,7 +74,7 @@ func (g gpu) blamed(xids []noted) gpu {
 	return g
 }
 
-// judge decides whether a GPU that can be read can be used.
+// judge decides whether a readable GPU is healthy.
 func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 	switch xid, failed := firstCritical(xids, g.GPU); {
 	case failed:
@@ -94,7 +94,7 @@ func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 	case held.faults.Rest(now) != "":
 		g.health = held.faults.Rest(now)
 	case held.spoilt:
-		g.health = "its claims in the allocation table cannot be read, so no task can start on it; `nomad-gpu-mem doctor` says why"
+		g.health = "its claims in the allocation table cannot be read, so no task can start on it; `nomad-gpu-mem doctor` shows why"
 	case held.cordon != nil:
 		g.health = cordoned(*held.cordon)
 	default:
@@ -102,8 +102,8 @@ func (g *gpu) judge(held holdings, xids []noted, now time.Time, set settings) {
 	}
 }
 
-// maxReason is how many characters of a cordon's reason Nomad is told: it keeps them
-// once for each unit. The table has the rest.
+// maxReason is how many characters of a cordon's reason Nomad gets: it stores them once per
+// unit. The table has the rest.
 const maxReason = 200
 
 func cordoned(c allocator.Cordon) string {
@@ -116,7 +116,7 @@ func cordoned(c allocator.Cordon) string {
 	return "cordoned: " + c.Reason
 }
 
-// account finds out who uses the GPU and withholds what cannot be sold.
+// account determines who uses the GPU's memory and withholds units accordingly.
 func (g *gpu) account(held holdings, sellable int, r reading, own gpuSettings) {
 	now := occupy(g.GPU, g.unitMiB, held, r.users)
 	g.slices = withPeaks(now.slices, g.slices)
@@ -127,13 +127,13 @@ func (g *gpu) account(held holdings, sellable int, r reading, own gpuSettings) {
 	case own.allowUnmanaged:
 		g.pressure = pressure{}
 	case !now.uncertain && !r.between:
-		spare := beyond(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
+		spare := subtractFloor(g.Memory.TotalMiB, driverReserve(g.Memory)+uint64(sellable)*g.unitMiB)
 		g.pressure = g.pressure.after(now.unmanagedMiB, spare, g.unitMiB)
 	}
 	g.withheld = withhold(g.units, sellable, g.pressure.units, g.slices, held.outsideNomad())
 }
 
-// withPeaks carries over the most that each slice was seen to use.
+// withPeaks carries over the peak use of each slice.
 func withPeaks(now, before []slice) []slice {
 	for i := range now {
 		now[i].peakMiB = max(now[i].peakMiB, now[i].usedMiB)
@@ -146,7 +146,7 @@ func withPeaks(now, before []slice) []slice {
 	return now
 }
 
-// driverReserve is what the driver keeps for itself, as far as it tells.
+// driverReserve returns the driver's own reserve, as far as the driver reports it.
 func driverReserve(m *nvml.Memory) uint64 {
 	if m == nil || m.ReservedMiB == nil {
 		return 0
@@ -154,6 +154,6 @@ func driverReserve(m *nvml.Memory) uint64 {
 	return *m.ReservedMiB
 }
 
-// reservedMiB is what cannot be sold. Without the second version of NVML's
-// memory call, what the driver keeps for itself is not known.
+// reservedMiB returns the memory that is not offered. Without the second version of NVML's
+// memory call the driver's own reserve is unknown.
 func reservedMiB(m *nvml.Memory, own gpuSettings) uint64 { return driverReserve(m) + own.reservedMiB }

@@ -13,8 +13,7 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// deviceGroups is the inventory in Nomad's terms: a group per GPU, an instance
-// per unit.
+// deviceGroups returns the inventory in Nomad's form: a group per GPU, an instance per unit.
 func deviceGroups(i inventory) []*device.DeviceGroup {
 	groups := make([]*device.DeviceGroup, 0, len(i.offered))
 	for _, g := range i.offered {
@@ -53,8 +52,8 @@ func instances(g gpu) []*device.Device {
 	return all
 }
 
-// sameOffer reports whether two inventories make the same groups, without
-// making them: this is asked with every reading.
+// sameOffer reports whether two inventories make the same groups, without making them: it is
+// called with every reading.
 func sameOffer(a, b inventory) bool {
 	if len(a.offered) == 0 && len(b.offered) == 0 {
 		return true
@@ -72,8 +71,8 @@ func sameOffer(a, b inventory) bool {
 	return true
 }
 
-// lasting is a GPU without what changes from reading to reading. What is left
-// in by mistake costs a message, what is left out would never be sent.
+// lasting returns a GPU without the values that change from reading to reading. A value kept
+// by mistake costs messages; a value dropped by mistake would never be sent.
 func lasting(g nvml.GPU) nvml.GPU {
 	g.Memory = &nvml.Memory{TotalMiB: g.Memory.TotalMiB}
 	g.Processes, g.BAR1UsedMiB, g.Rows, g.RetiredPagesPending = nil, nil, nil, nil
@@ -84,13 +83,13 @@ func lasting(g nvml.GPU) nvml.GPU {
 	return g
 }
 
-// attributes are what a job can constrain. Those that NVIDIA's own device
-// plugin has too are named as there. Memory has a unit, since Nomad compares
-// no value that has one with a value that has none; what looks like a number
-// is one, since Nomad takes the number in a job's constraint for one.
+// attributes returns what a job can constrain. Attributes of NVIDIA's device plugin have the
+// same names here. Memory has a unit, since Nomad does not compare a value with a unit to one
+// without. Whatever looks like a number is a number, since Nomad parses it as one in a job's
+// constraint.
 //
-// Health is in no class of nodes that Nomad remembers verdicts for, attributes
-// are: healthy_units makes Nomad look again when a GPU fails or recovers.
+// Nomad caches verdicts by node class, which includes attributes but not health:
+// healthy_units makes Nomad evaluate the node again when a GPU fails or recovers.
 func attributes(g gpu, i inventory) map[string]*structs.Attribute {
 	a := attributeSet{
 		"uuid":          structs.NewStringAttribute(g.UUID),
@@ -119,7 +118,7 @@ func attributes(g gpu, i inventory) map[string]*structs.Attribute {
 	return a
 }
 
-// attributeSet leaves out what a GPU cannot tell.
+// attributeSet leaves out values that a GPU does not report.
 type attributeSet map[string]*structs.Attribute
 
 func (a attributeSet) text(name, value string) {

@@ -18,7 +18,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// full is a GPU that tells everything.
+// full is a GPU that reports everything.
 func full() nvml.GPU {
 	g := gpuOf("GPU-1", 24576, 300)
 	g.Name, g.Index = "Quadro RTX 6000/8000", 3

@@ -9,12 +9,11 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// defect says why no task should get a GPU that can be read well, or is empty. It is
-// asked with each reading, also the first: restarting the plugin heals no GPU,
-// resetting the GPU does.
+// defect returns why no task should get a readable GPU, "" if it may. It is called with each
+// reading, also the first: resetting the GPU clears a defect, restarting the plugin does not.
 //
-// A GPU that replaces defective rows of its memory contains most errors: the count
-// alone condemns it no longer.
+// A GPU that replaces defective rows of its memory contains most errors, so its error count
+// alone is not a defect.
 func defect(g nvml.GPU) string {
 	switch {
 	case wantsRecovery(g):
@@ -31,23 +30,23 @@ func defect(g nvml.GPU) string {
 	return outsideFabric(g)
 }
 
-// resetIt says what to do: the plugin itself has the GPU open, and a reset would fail.
+// resetIt is the advice: a reset fails while the plugin has the GPU open.
 const resetIt = "reset the GPU (first: nomad-gpu-mem cordon --release)"
 
-// wantsRecovery reports whether the driver asks for something to be done, whichever
-// Xid it was that led to it.
+// wantsRecovery reports whether the driver asks for a recovery action, whichever Xid caused
+// it.
 func wantsRecovery(g nvml.GPU) bool { return g.Recovery != nil && *g.Recovery != nvml.NoRecovery }
 
 func recovery(g nvml.GPU) string { return fmt.Sprintf("the driver asks for %s", *g.Recovery) }
 
-// outsideFabric says that a GPU is not part of its NVLink fabric yet: NVML reads it
-// well, but each CUDA program on it ends with error 802.
+// outsideFabric returns why a GPU is not part of its NVLink fabric, "" if it is: NVML reads
+// such a GPU without error, but each CUDA program on it fails with error 802.
 func outsideFabric(g nvml.GPU) string {
 	switch {
 	case g.Fabric == nil || *g.Fabric == nvml.FabricCompleted:
 		return ""
 	case *g.Fabric == nvml.FabricFailed:
-		return "the registration with the NVLink fabric has failed: look at the log of nvidia-fabricmanager"
+		return "the registration with the NVLink fabric has failed: see the log of nvidia-fabricmanager"
 	default:
 		return fmt.Sprintf("the NVLink fabric is not ready (%s): start nvidia-fabricmanager, of the same version as the driver", *g.Fabric)
 	}

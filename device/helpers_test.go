@@ -21,11 +21,11 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// patience bounds what must happen soon; nothing waits that long if all is well.
+// patience bounds what must happen soon; no passing test waits that long.
 const patience = 40 * time.Second
 
 // quick is a configuration for tests. Polls are frequent and wait for the GPUs as long as a
-// test does: on a busy machine a GPU that is well must not seem to hang.
+// test does: on a busy machine a healthy GPU must not seem to hang.
 func quick() Config {
 	return Config{MemoryUnit: "1GiB", PollInterval: "20ms", PollTimeout: patience.String(), Probation: "10ms"}
 }
@@ -66,12 +66,12 @@ func newHarness(t *testing.T, open OpenReader, config Config) *harness {
 	return h
 }
 
-// realNVML starts a plugin on a pretended machine.
+// realNVML starts a plugin on a simulated machine.
 func realNVML(t *testing.T, m *fakenvml.Machine, config Config) *harness {
 	return nvmlAndSysfs(t, m, t.TempDir(), config) // not this machine's PCI devices
 }
 
-// nvmlAndSysfs is realNVML on a machine whose kernel knows PCI devices.
+// nvmlAndSysfs is realNVML on a machine with PCI devices in sysfs.
 func nvmlAndSysfs(t *testing.T, m *fakenvml.Machine, sysfs string, config Config) *harness {
 	config.NVMLLibrary = m.Library
 	return newHarness(t, func(path string) Reader { return nvml.NewReader(path, nvml.WithSysfs(sysfs)) }, config)
@@ -106,7 +106,7 @@ func (h *harness) fingerprint() *stream {
 	return &stream{t: h.t, ctx: h.ctx, responses: responses}
 }
 
-// drain ends a stream: Nomad's client waits for ever with what nobody receives.
+// drain ends a stream: Nomad's client blocks forever on a response that is not received.
 func drain[T any](h *harness, responses <-chan T) {
 	h.stop()
 	for range responses {
@@ -152,7 +152,7 @@ func groups(n int) func([]*device.DeviceGroup) bool {
 	return func(all []*device.DeviceGroup) bool { return len(all) == n }
 }
 
-// health waits for a GPU's units to be well, or to be unhealthy for a reason.
+// health waits for a GPU's units to be healthy, or unhealthy for a reason.
 func health(uuid, reason string) func([]*device.DeviceGroup) bool {
 	return func(all []*device.DeviceGroup) bool {
 		g := groupOf(all, uuid)

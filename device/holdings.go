@@ -10,21 +10,20 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// holdings is what the table says of one GPU, as far as it matters here.
+// holdings are the table's claims on one GPU, as far as the device plugin uses them.
 type holdings struct {
-	known   bool // the table was read; else there is nothing
-	spoilt  bool // the claims cannot be read now; these are the last that could
+	known   bool // whether the table was read; else the rest is empty
+	spoilt  bool // the claims are unreadable now; these are the last readable ones
 	cordon  *allocator.Cordon
 	unitMiB uint64 // of the units that claims hold
 	of      int    // units that the GPU was divided into when last claimed
 	faults  *allocator.StartFaults
 
-	tasks  []allocator.Claim // of Nomad's tasks
-	people []allocator.Claim // of people outside Nomad, who have units or want some
+	tasks   []allocator.Claim // of Nomad's tasks
+	outside []allocator.Claim // held or requested outside Nomad
 }
 
-// holdingsOf sorts a GPU's claims. Reservations bind planners only: here they
-// are nothing.
+// holdingsOf sorts a GPU's claims. It ignores reservations: they bind planners only.
 func holdingsOf(g allocator.GPU, known bool, now time.Time) holdings {
 	h := holdings{known: known, cordon: g.Cordon}
 	if g.Ledger == nil {
@@ -35,7 +34,7 @@ func holdingsOf(g allocator.GPU, known bool, now time.Time) holdings {
 		switch {
 		case claim.Expired(now), claim.State == allocator.Reserved:
 		case claim.State.OutsideNomad():
-			h.people = append(h.people, claim)
+			h.outside = append(h.outside, claim)
 		default:
 			h.tasks = append(h.tasks, claim)
 		}
@@ -43,11 +42,11 @@ func holdingsOf(g allocator.GPU, known bool, now time.Time) holdings {
 	return h
 }
 
-// stuck says which task's container cannot be ended, if there is one.
+// stuck names the task with a container that cannot be stopped, "" if there is none.
 func (h holdings) stuck() string {
 	for _, claim := range h.tasks {
 		if !claim.StuckAt.IsZero() {
-			return fmt.Sprintf("the container of %s cannot be ended, as when its process hangs in the driver: "+
+			return fmt.Sprintf("the container of %s cannot be stopped, for example because its process hangs in the driver: "+
 				"look for state D on the host; reset the GPU, or reboot", claim.Owner)
 		}
 	}
@@ -62,7 +61,7 @@ func (h holdings) inOtherUnits(unitMiB uint64) bool {
 // lastUnit is the highest unit that is held, or -1.
 func (h holdings) lastUnit() int {
 	last := -1
-	for _, claims := range [][]allocator.Claim{h.tasks, h.people} {
+	for _, claims := range [][]allocator.Claim{h.tasks, h.outside} {
 		for _, claim := range claims {
 			last = max(last, claim.Units[len(claim.Units)-1])
 		}
@@ -70,11 +69,11 @@ func (h holdings) lastUnit() int {
 	return last
 }
 
-// outsideNomad returns the units that Nomad must not be offered, since people
-// have them: it knows nothing of their claims.
+// outsideNomad returns the units that are held or requested outside Nomad. They must not be
+// offered: Nomad does not see these claims.
 func (h holdings) outsideNomad() allocator.UnitSet {
 	var units allocator.UnitSet
-	for _, claim := range h.people {
+	for _, claim := range h.outside {
 		units = units.Union(claim.Units)
 	}
 	return units

@@ -12,31 +12,31 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// reading is all that is learnt at one time.
+// reading is everything read at one time.
 type reading struct {
 	at       time.Time
 	snapshot *nvml.Snapshot // nil if err is not
 	err      error          // NVML as a whole cannot be read
 	table    tableView
 	users    map[int]user
-	between  bool // it came between two polls, and counts for no patience
+	between  bool // made between two polls; does not count for hysteresis
 	release  *release
 }
 
-// tableView is what the allocation table last said of this node's GPUs: their
-// claims and cordons. A GPU that is not in it was never looked up.
+// tableView has the last known claims and cordons of this node's GPUs. A missing GPU was
+// never looked up.
 type tableView map[allocator.GPUID]tableEntry
 
-// tableEntry is what the table last said of a GPU.
+// tableEntry is the last known entry of a GPU.
 type tableEntry struct {
 	allocator.GPU
 
-	// spoilt says that its claims cannot be read now, and so no task can start on
-	// it; they are those last known, if there were any.
+	// spoilt means that its claims are unreadable now, so that no task can start on it. The
+	// entry has the last known claims, if any.
 	spoilt bool
 }
 
-// inventory is what the node has to offer after a reading.
+// inventory is what the node offers after a reading.
 type inventory struct {
 	readAt  time.Time // of the last attempt; zero before the first
 	good    bool      // NVML has answered at least once
@@ -44,11 +44,11 @@ type inventory struct {
 	cuda    *nvml.Version
 	fault   error    // why NVML as a whole cannot be read now
 	xids    []noted  // that came with this reading
-	xidsErr error    // why Xids of some GPU cannot be had
-	passed  []string // UUIDs that the operator does not want to be offered
+	xidsErr error    // why Xids of some GPU are unavailable
+	passed  []string // UUIDs that include or ignore leaves out
 
 	offered []gpu // by PCI bus and UUID: indexes shift when a GPU is lost
-	refused []gpu // GPUs that are or were here and cannot be offered; units is 0
+	refused []gpu // present or past GPUs that cannot be offered; units is 0
 }
 
 // noted is an Xid and whether it took its GPU out of use.
@@ -96,7 +96,7 @@ func (i inventory) after(r reading, set settings) inventory {
 	return next
 }
 
-// add files one GPU's reading.
+// add adds one GPU's reading.
 func (i *inventory) add(found nvml.GPU, before inventory, r reading, set settings) {
 	known, isKnown := before.find(allocator.GPUID(found.UUID))
 	own := set.of(allocator.GPUID(found.UUID))
@@ -105,10 +105,10 @@ func (i *inventory) add(found nvml.GPU, before inventory, r reading, set setting
 	}
 	switch {
 	case found.UUID == "" || i.has(found.UUID):
-		// Nothing can be said of a GPU that never told who it is.
+		// A GPU without a known UUID cannot be reported.
 	case slices.Contains(i.passed, found.UUID):
 	case !isKnown && found.Err == nil && !set.selects(found):
-		// Decided once: what it is selected by, its index, may be another's soon.
+		// Decided once: its index, by which it may be selected, may become another GPU's.
 		i.passed = append(slices.Clone(i.passed), found.UUID)
 	case found.Err != nil && isKnown:
 		i.offered = append(i.offered, known.failing(found.Err.Error()).blamed(i.xids))
@@ -127,8 +127,8 @@ func (i *inventory) add(found nvml.GPU, before inventory, r reading, set setting
 	}
 }
 
-// configuredMemory is the memory of a GPU that cannot tell: its size is the
-// operator's word, its use what the processes say.
+// configuredMemory is the memory of a GPU that does not report it: the size is configured,
+// the use is the sum of its processes.
 func configuredMemory(g nvml.GPU, sizeMiB uint64) *nvml.Memory {
 	m := &nvml.Memory{TotalMiB: sizeMiB}
 	for _, process := range g.Processes {
@@ -136,11 +136,11 @@ func configuredMemory(g nvml.GPU, sizeMiB uint64) *nvml.Memory {
 			m.UsedMiB += *process.UsedMiB
 		}
 	}
-	m.FreeMiB = beyond(sizeMiB, m.UsedMiB)
+	m.FreeMiB = subtractFloor(sizeMiB, m.UsedMiB)
 	return m
 }
 
-// keepMissing files the GPUs of which a snapshot says nothing.
+// keepMissing adds the GPUs that are missing in a snapshot.
 func (i *inventory) keepMissing(before inventory, r reading) {
 	for _, known := range before.offered {
 		switch {
@@ -170,8 +170,8 @@ func (i inventory) has(uuid string) bool {
 	return slices.ContainsFunc(i.offered, same) || slices.ContainsFunc(i.refused, same)
 }
 
-// takenAway reports whether someone ended a MIG instance, as opposed to its
-// being unreadable: the GPU is well, lists its instances, and this is none.
+// takenAway reports whether an operator removed a MIG instance, as opposed to an unreadable
+// one: the GPU is readable and lists its instances without this one.
 func takenAway(known gpu, s *nvml.Snapshot) bool {
 	well := func(g nvml.GPU) bool { return g.UUID == known.Parent && g.Err == nil }
 	anonymous := func(g nvml.GPU) bool { return g.Parent == known.Parent && g.UUID == "" }

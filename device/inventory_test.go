@@ -102,12 +102,12 @@ func TestWhatIsOfferedStaysOffered(t *testing.T) {
 		"fails from the start":         {[]nvml.GPU{failing("GPU-1")}, []nvml.GPU{failing("GPU-1")}, nil},
 		"recovers":                     {[]nvml.GPU{failing("GPU-1")}, []nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []string{""}},
 		"has no name":                  {[]nvml.GPU{failing("")}, []nvml.GPU{failing("")}, nil},
-		"is told twice":                {nil, []nvml.GPU{gpuOf("GPU-1", 8192, 0), gpuOf("GPU-1", 8192, 0)}, []string{""}},
+		"is listed twice":              {nil, []nvml.GPU{gpuOf("GPU-1", 8192, 0), gpuOf("GPU-1", 8192, 0)}, []string{""}},
 		"is divided by MIG":            {[]nvml.GPU{gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{becameMIG}, nil},
 		"instance is destroyed":        {[]nvml.GPU{parent, instance}, []nvml.GPU{parent}, nil},
 		"instance's GPU fails":         {[]nvml.GPU{parent, instance}, []nvml.GPU{failing("GPU-P")}, []string{"NVML no longer reports this GPU"}},
 		"instance fails with its GPU":  {[]nvml.GPU{parent, instance}, []nvml.GPU{failing("GPU-P"), failing("MIG-1")}, []string{"GPU is lost"}},
-		"instance cannot be told":      {[]nvml.GPU{parent, instance}, []nvml.GPU{parent, {Parent: "GPU-P", Err: errLost}}, []string{"NVML no longer reports this GPU"}},
+		"instance is unreadable":       {[]nvml.GPU{parent, instance}, []nvml.GPU{parent, {Parent: "GPU-P", Err: errLost}}, []string{"NVML no longer reports this GPU"}},
 		"order is that of the machine": {[]nvml.GPU{gpuOf("GPU-2", 8192, 0), gpuOf("GPU-1", 8192, 0)}, []nvml.GPU{gpuOf("GPU-2", 8192, 0)}, []string{"NVML no longer reports this GPU", ""}},
 	} {
 		i := history(t, Config{}, tc.first, tc.second)

@@ -11,8 +11,8 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// lazyTable opens the allocation table when it is first needed, and tries again
-// if it cannot. Used by one goroutine.
+// lazyTable opens the allocation table when it is first needed, and retries if that fails.
+// It is not safe for concurrent use.
 type lazyTable struct {
 	open   OpenTable
 	config tableconfig.Config

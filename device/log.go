@@ -12,12 +12,12 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// logChanges tells the operator once about each thing that changed.
+// logChanges logs each change once.
 func logChanges(logger hclog.Logger, before, now inventory, set settings) {
 	logFault(logger, before.fault, now.fault, set)
 	logXids(logger, before, now)
 	for _, uuid := range now.passed[len(before.passed):] {
-		logger.Info("GPU is not offered: include or ignore leaves it out", "gpu", uuid)
+		logger.Info("GPU is not offered: excluded by include or ignore", "gpu", uuid)
 	}
 	for _, g := range now.offered {
 		known, isKnown := before.find(g.id())
@@ -60,14 +60,14 @@ func logOffer(logger hclog.Logger, g gpu, set settings) {
 	logger.Info("GPU is offered", "memory_mib", g.Memory.TotalMiB, "reserved_mib", g.reservedMiB,
 		"memory_unit", set.unitText, "units", g.units)
 	if g.PersistenceMode != nil && !*g.PersistenceMode {
-		logger.Warn("persistence mode is off: the driver starts the GPU anew when nothing uses it, which takes seconds")
+		logger.Warn("persistence mode is off: the driver reinitializes the GPU after each use, which takes seconds")
 	}
 }
 
 func logFault(logger hclog.Logger, before, now error, set settings) {
 	switch {
 	case now != nil && (before == nil || before.Error() != now.Error()):
-		logger.Warn("GPUs cannot be read; trying again", "nvml_library", orDefault(set.library, nvml.DefaultLibrary),
+		logger.Warn("cannot read GPUs; retrying", "nvml_library", orDefault(set.library, nvml.DefaultLibrary),
 			"poll_interval", set.pollInterval.String(), "error", now)
 	case now == nil && before != nil:
 		logger.Info("GPUs can be read again")
@@ -77,10 +77,10 @@ func logFault(logger hclog.Logger, before, now error, set settings) {
 func logXids(logger hclog.Logger, before, now inventory) {
 	for _, xid := range now.xids {
 		if !xid.critical {
-			logger.Info("GPU reported an error of a program", "gpu", xid.UUID, "xid", strconv.FormatUint(xid.Code, 10))
+			logger.Info("GPU reported an error caused by a program", "gpu", xid.UUID, "xid", strconv.FormatUint(xid.Code, 10))
 		}
 	}
 	if now.xidsErr != nil && (before.xidsErr == nil || before.xidsErr.Error() != now.xidsErr.Error()) {
-		logger.Info("GPUs report no Xids; their health is judged by polling alone", "error", now.xidsErr)
+		logger.Info("GPUs report no Xids; only polling detects faults", "error", now.xidsErr)
 	}
 }

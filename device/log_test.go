@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// log is what the operator is told about the readings one after the other; a
+// log returns the log of readings one after the other; a
 // nil one is a fault of the whole node.
 func log(t *testing.T, c Config, readings ...[]nvml.GPU) []string {
 	t.Helper()
@@ -36,7 +36,7 @@ func log(t *testing.T, c Config, readings ...[]nvml.GPU) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// xidLog is what the operator is told when a GPU that is well reports Xids.
+// xidLog returns the log when a healthy GPU reports Xids.
 func xidLog(t *testing.T, xids ...nvml.Xid) []string {
 	t.Helper()
 	set, err := Config{}.settings()
@@ -66,7 +66,7 @@ func TestOperatorIsToldOnceOfAMissingLibrary(t *testing.T) {
 	t.Parallel()
 	lines := log(t, Config{NVMLLibrary: "/opt/lib.so"}, nil, nil, nil, []nvml.GPU{}, []nvml.GPU{})
 	says(t, lines,
-		[]string{"[WARN]", "GPUs cannot be read", "nvml_library=/opt/lib.so", "no such file"},
+		[]string{"[WARN]", "cannot read GPUs", "nvml_library=/opt/lib.so", "no such file"},
 		[]string{"[INFO]", "GPUs can be read again"})
 }
 

@@ -10,10 +10,9 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// sharesMemory reports whether a MIG device is one of several compute instances of a
-// GPU instance. NVML tells for each of them the memory of the whole GPU instance: to
-// offer each would sell that memory several times, and the driver keeps none of them
-// from taking all of it.
+// sharesMemory reports whether a MIG device is one of several compute instances of a GPU
+// instance. NVML reports the memory of the whole GPU instance for each of them: offering each
+// would sell that memory several times, and the driver lets any of them use all of it.
 func sharesMemory(g nvml.GPU, s *nvml.Snapshot) bool {
 	if g.Parent == "" || g.GPUInstance == nil {
 		return false
@@ -23,7 +22,7 @@ func sharesMemory(g nvml.GPU, s *nvml.Snapshot) bool {
 	})
 }
 
-// refuseShared takes a compute instance out of use. One that was offered before it had
+// refuseShared makes a compute instance unhealthy. One that was offered before it had
 // siblings stays in the offer, since tasks may hold units of it.
 func (i *inventory) refuseShared(found nvml.GPU, known gpu, isKnown bool, set settings) {
 	reason := fmt.Sprintf("it shares the memory of MIG GPU instance %d with other compute instances; "+

@@ -45,7 +45,7 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 		s := h.fingerprint()
 		s.until(groups(1))
 
-		// What changes from reading to reading is no change of what is offered.
+		// A value that changes with every reading does not change the offer.
 		for _, temperature := range []string{"40", "50", "60"} {
 			gpu.More["temperature"] = temperature
 			m.Set(machine(gpu))

@@ -13,12 +13,12 @@ import (
 
 // slice is what one task holds of a GPU, and how much of it the task uses.
 type slice struct {
-	key       string // tells it from others, also over readings
-	container string // empty if not known
+	key       string // identifies it, also across readings
+	container string // empty if unknown
 	units     allocator.UnitSet
 	mib       uint64
 	usedMiB   uint64
-	partly    bool // NVML does not tell the use of some of its processes
+	partly    bool // NVML does not report the use of some of its processes
 	peakMiB   uint64
 }
 
@@ -26,14 +26,14 @@ type slice struct {
 type occupancy struct {
 	slices []slice // by first unit
 
-	// unmanagedMiB is in use, and no slice explains it: by processes of nobody
-	// who holds one, or by tasks beyond theirs. It is never guessed too high.
+	// unmanagedMiB is in use by processes without a slice, or by tasks beyond theirs. It is
+	// never overestimated.
 	unmanagedMiB uint64
-	uncertain    bool // nothing can be said of unmanagedMiB now
+	uncertain    bool // unmanagedMiB is unknown now
 }
 
-// occupy finds out who uses a GPU, from its claims and from what is known of
-// its processes. Claims that were never read leave it uncertain.
+// occupy determines who uses a GPU, from its claims and its known processes. If the claims
+// were never read, the result is uncertain.
 func occupy(g nvml.GPU, unitMiB uint64, held holdings, users map[int]user) occupancy {
 	slices := slicesOf(held.tasks, unitMiB)
 	var t tally
@@ -59,12 +59,12 @@ func occupy(g nvml.GPU, unitMiB uint64, held holdings, users map[int]user) occup
 		o.uncertain = true
 		return o
 	}
-	people := uint64(len(held.outsideNomad())) * unitMiB
-	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices, people)
+	outside := uint64(len(held.outsideNomad())) * unitMiB
+	o.unmanagedMiB, o.uncertain = t.unmanaged(*g.Memory, g.Processes != nil, o.slices, outside)
 	return o
 }
 
-// slicesOf are the slices that claims speak of.
+// slicesOf returns the slices of claims.
 func slicesOf(claims []allocator.Claim, unitMiB uint64) []slice {
 	slices := make([]slice, 0, len(claims))
 	for _, claim := range claims {
@@ -78,10 +78,9 @@ func slicesOf(claims []allocator.Claim, unitMiB uint64) []slice {
 	return slices
 }
 
-// holderOf finds the slice of which a process is part: that of its container,
-// or that of the booking in its environment. Drivers that know nothing of the
-// table, such as Nomad's own Docker driver, make no claim, but hand on the
-// booking; the slice is then added.
+// holderOf finds the slice of a process: that of its container, or that of the booking in its
+// environment. Drivers without the table, such as Nomad's Docker driver, make no claim but
+// pass the booking on; the slice is then added.
 func holderOf(all []slice, u user, gpu allocator.GPUID, unitMiB uint64) ([]slice, *slice) {
 	for i := range all {
 		if all[i].container != "" && slices.Contains(u.containers, all[i].container) {
@@ -110,12 +109,12 @@ func sorted(all []slice) []slice {
 
 // tally sums up what processes use.
 type tally struct {
-	foreign uint64 // by processes that belong to no slice
-	unknown uint64 // by processes of which nobody knows for whom they run
+	foreign uint64 // by processes without a slice
+	unknown uint64 // by processes that cannot be attributed
 	listed  uint64 // by all
-	silent  bool   // some process's use is not told
-	hidden  bool   // some process is not known, and its use is not told
-	vague   bool   // some process is not known
+	silent  bool   // the use of some process is unknown
+	hidden  bool   // some process cannot be attributed, and its use is unknown
+	vague   bool   // some process cannot be attributed
 }
 
 func (t *tally) add(sum *uint64, process nvml.Process) {
@@ -129,31 +128,30 @@ func (t *tally) add(sum *uint64, process nvml.Process) {
 	t.listed += *process.UsedMiB
 }
 
-// unmanaged is what slices do not explain. Where every process is known with
-// its use, that is what each uses beyond its slice, and what is in use without
-// any process. Where not, a slice explains as much as it is large, and only the
-// GPU's total counts. What people have explains the use of whoever holds no
-// slice.
-func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, people uint64) (mib uint64, uncertain bool) {
+// unmanaged returns the use that slices do not cover. If every process is known with its use,
+// that is the use of each slice beyond its size, and the use without a process. Otherwise a
+// slice covers its whole size, and only the GPU's total counts. Units held outside Nomad cover
+// the use of processes without a slice.
+func (t tally) unmanaged(m nvml.Memory, isListed bool, all []slice, outside uint64) (mib uint64, uncertain bool) {
 	if t.hidden {
 		return 0, true
 	}
-	slices := people
+	slices := outside
 	for _, s := range all {
 		slices += s.mib
 	}
 	if !isListed || t.silent || t.vague {
-		return beyond(m.UsedMiB, slices+t.unknown+allocator.IdleMiB), false
+		return subtractFloor(m.UsedMiB, slices+t.unknown+allocator.IdleMiB), false
 	}
-	unmanaged := beyond(t.foreign, people)
+	unmanaged := subtractFloor(t.foreign, outside)
 	for _, s := range all {
-		unmanaged += beyond(s.usedMiB, s.mib)
+		unmanaged += subtractFloor(s.usedMiB, s.mib)
 	}
-	if m.ReservedMiB != nil { // else what the driver keeps is part of the use
-		unmanaged += beyond(m.UsedMiB, t.listed+allocator.IdleMiB)
+	if m.ReservedMiB != nil { // else the driver's reserve is part of the use
+		unmanaged += subtractFloor(m.UsedMiB, t.listed+allocator.IdleMiB)
 	}
 	return unmanaged, false
 }
 
-// beyond is by how much a is more than b.
-func beyond(a, b uint64) uint64 { return a - min(a, b) }
+// subtractFloor returns a - b, or 0 if b is larger.
+func subtractFloor(a, b uint64) uint64 { return a - min(a, b) }

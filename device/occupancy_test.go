@@ -25,7 +25,7 @@ func TestUnmanagedMemory(t *testing.T) {
 		"task beyond its slice":           {func(s *scene) { s.claim("c", 0, 1).uses(1, 3000, "c") }, 952, false},
 		"two processes of a task":         {func(s *scene) { s.claim("c", 0, 1).uses(1, 1500, "c").uses(2, 1500, "c") }, 952, false},
 		"container started by hand":       {func(s *scene) { s.uses(1, 2002, "x") }, 2002, false},
-		"program of a person":             {func(s *scene) { s.uses(1, 2002, "") }, 2002, false},
+		"unmanaged program":               {func(s *scene) { s.uses(1, 2002, "") }, 2002, false},
 		"both beside a task":              {func(s *scene) { s.claim("c", 0, 1, 2, 3).uses(1, 10, "c").uses(2, 2000, "") }, 2000, false},
 		"use without a process":           {func(s *scene) { s.total(3000) }, 3000 - allocator.IdleMiB, false},
 
@@ -35,12 +35,12 @@ func TestUnmanagedMemory(t *testing.T) {
 		"booking of another GPU":      {func(s *scene) { s.uses(1, 900, "x", allocator.Booking{GPU: "GPU-2", UnitMiB: 1024}) }, 900, false},
 		"claim and booking are one":   {func(s *scene) { s.claim("c", 4, 5).uses(1, 1900, "y", bookingOf(4, 5)) }, 0, false},
 		"process is not known":        {func(s *scene) { s.stranger(1, 7000) }, 0, false},
-		"its use is not told either":  {func(s *scene) { s.stranger(1, -1).total(7000) }, 0, true},
-		"task's use is not told":      {func(s *scene) { s.claim("c", 0, 1).uses(1, -1, "c").total(2048 + 1000) }, 0, false},
+		"its use is unknown too":      {func(s *scene) { s.stranger(1, -1).total(7000) }, 0, true},
+		"task use is unknown":         {func(s *scene) { s.claim("c", 0, 1).uses(1, -1, "c").total(2048 + 1000) }, 0, false},
 		"and the total is far beyond": {func(s *scene) { s.claim("c", 0, 1).uses(1, -1, "c").total(6000) }, 6000 - 2048 - allocator.IdleMiB, false},
 		"no list of processes":        {func(s *scene) { s.gpu.Processes = nil; s.claim("c", 0, 1).total(6000) }, 6000 - 2048 - allocator.IdleMiB, false},
-		"people's units explain":      {func(s *scene) { s.people(2).uses(1, 2000, "") }, 0, false},
-		"but no more than they are":   {func(s *scene) { s.people(2).uses(1, 2100, "") }, 52, false},
+		"units outside cover it":      {func(s *scene) { s.holdOutside(2).uses(1, 2000, "") }, 0, false},
+		"but no more than they are":   {func(s *scene) { s.holdOutside(2).uses(1, 2100, "") }, 52, false},
 		"a reservation explains none": {func(s *scene) { s.reserve(2).uses(1, 2000, "") }, 2000, false},
 	} {
 		s := newScene(t)

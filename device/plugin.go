@@ -26,8 +26,8 @@ type Reader interface {
 	Close()
 }
 
-// Table is the part of the allocation table that a device plugin needs: it
-// writes states and reads its GPUs' claims and cordons.
+// Table is the part of the allocation table that a device plugin uses: it writes states and
+// reads its GPUs' claims and cordons.
 type Table interface {
 	Inspect(context.Context, allocator.GPUID) (allocator.GPU, error)
 	PutGPU(context.Context, allocator.GPUID, allocator.GPUState) error
@@ -39,10 +39,10 @@ type Table interface {
 // means wherever the dynamic linker finds it. It touches no GPU.
 type OpenReader func(libraryPath string) Reader
 
-// OpenTable opens the allocation table. If it fails it is tried again.
+// OpenTable opens the allocation table. A failure is retried.
 type OpenTable func(tableconfig.Config) (Table, error)
 
-// errNotConfigured is returned when Nomad did not configure the plugin first.
+// errNotConfigured is returned when Nomad has not configured the plugin yet.
 var errNotConfigured = errors.New("plugin \"" + Name + "\" has no configuration yet")
 
 // Plugin is the device plugin. Its methods are Nomad's device interface.
@@ -53,7 +53,7 @@ type Plugin struct {
 	board      *board[inventory]
 	proc       string         // where proc is mounted
 	dev        string         // where device nodes are
-	work       sync.WaitGroup // of all that Fingerprint and Stats began
+	work       sync.WaitGroup // of all goroutines of Fingerprint and Stats
 
 	mu       sync.Mutex
 	settings settings
@@ -61,14 +61,13 @@ type Plugin struct {
 
 var _ device.DevicePlugin = (*Plugin)(nil)
 
-// New returns a plugin that has opened and started nothing. Its work begins
-// with Fingerprint.
+// New returns a plugin. It opens and starts nothing before Fingerprint.
 func New(logger hclog.Logger, reader OpenReader, table OpenTable) *Plugin {
 	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard[inventory](), proc: "/proc", dev: "/dev"}
 }
 
-// SetConfig checks the configuration and keeps it for Fingerprint. Nomad calls
-// it several times, most of them on processes that it ends at once.
+// SetConfig checks the configuration and keeps it for Fingerprint. Nomad calls it several
+// times, mostly on processes that it ends at once.
 func (p *Plugin) SetConfig(c *base.Config) error {
 	var config Config
 	if len(c.PluginConfig) > 0 {

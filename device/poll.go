@@ -11,8 +11,8 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// poll reads the GPUs again and again and posts what there is to offer: each
-// interval, and when the table says something else. It ends with ctx.
+// poll reads the GPUs at each interval, and when the table changes, and posts the inventory.
+// It ends with ctx.
 func (p *Plugin) poll(ctx context.Context, set settings, table *watch) {
 	reader := p.openReader(set.library)
 	defer reader.Close()
@@ -53,8 +53,8 @@ func readOnce(ctx context.Context, reader Reader, set settings) reading {
 	return reading{at: time.Now(), snapshot: snapshot, err: err}
 }
 
-// gpusOf returns the GPUs whose claims and cordons matter: those found, and those that
-// cannot be read now.
+// gpusOf returns the GPUs to look up in the table: those found, and those that are unreadable
+// now.
 func gpusOf(s *nvml.Snapshot, before inventory) []allocator.GPUID {
 	var ids []allocator.GPUID
 	seen := map[allocator.GPUID]bool{"": true}

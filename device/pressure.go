@@ -12,17 +12,16 @@ const (
 	pollsDown = 12
 )
 
-// pressure is how many units a GPU withholds since their memory is in use by
-// others, with patience in both directions.
+// pressure is how many units a GPU withholds because of unmanaged use, with hysteresis in both
+// directions.
 type pressure struct {
 	units  int // withheld now
 	streak int // polls in a row that called for more (> 0) or for fewer (< 0)
 	target int // the change that all polls of the streak agree on
 }
 
-// after takes one poll's finding: so much is in use by others, of which some is
-// spare, since no unit is made of it. Units are given back only if a quarter of
-// one would be left over.
+// after applies one poll: the unmanaged use, and the spare memory that is not part of a unit.
+// Units are offered again only if a quarter of a unit would be left over.
 func (p pressure) after(unmanagedMiB, spareMiB, unitMiB uint64) pressure {
 	if unmanagedMiB == 0 {
 		return p.step(0, 0)
@@ -30,8 +29,8 @@ func (p pressure) after(unmanagedMiB, spareMiB, unitMiB uint64) pressure {
 	return p.step(unitsIn(unmanagedMiB, spareMiB, unitMiB), unitsIn(unmanagedMiB+unitMiB/4, spareMiB, unitMiB))
 }
 
-// step takes one poll's judgement: units that should be withheld by what is in
-// use, and by a little more than that, which it takes to give units back.
+// step applies one poll: how many units to withhold by the use, and by a slightly higher use,
+// which decides whether to offer units again.
 func (p pressure) step(want, wantAtLeast int) pressure {
 	switch {
 	case want > p.units:
@@ -53,8 +52,8 @@ func (p pressure) step(want, wantAtLeast int) pressure {
 	return p
 }
 
-// unitsIn is how many units lack memory if so much is in use by others. What
-// is spare is used up first.
+// unitsIn returns how many units lack memory because of unmanaged use. Spare memory covers it
+// first.
 func unitsIn(unmanagedMiB, spareMiB, unitMiB uint64) int {
-	return int((beyond(unmanagedMiB, spareMiB) + unitMiB - 1) / unitMiB)
+	return int((subtractFloor(unmanagedMiB, spareMiB) + unitMiB - 1) / unitMiB)
 }

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// heartbeat is how often the node says that it is there, and writes again
-	// what someone may have deleted.
+	// heartbeat is how often the node reports that it is alive, and restores deleted
+	// states.
 	heartbeat = 30 * time.Second
 	// publishTimeout bounds one attempt to write all that changed.
 	publishTimeout = 10 * time.Second
@@ -32,9 +32,8 @@ const (
 	maxBackoff = time.Minute
 )
 
-// publisher writes the states of the node and its GPUs into the allocation
-// table, for people and for the planner. Nothing waits for it. Used by one
-// goroutine.
+// publisher writes the states of the node and its GPUs into the allocation table, for
+// operators and planners. Nothing waits for it. It is not safe for concurrent use.
 type publisher struct {
 	logger hclog.Logger
 	board  *board[inventory]
@@ -45,7 +44,7 @@ type publisher struct {
 	written map[allocator.GPUID]allocator.GPUState
 	node    allocator.NodeState // as last written
 	beat    time.Time           // of the last complete writing
-	fault   tellonce.Last       // what the operator was told
+	fault   tellonce.Last       // the last logged fault
 }
 
 func newPublisher(logger hclog.Logger, b *board[inventory], table *lazyTable) *publisher {
@@ -62,8 +61,8 @@ func (p *publisher) run(ctx context.Context) {
 		wait := heartbeat
 		if !newest.readAt.IsZero() {
 			contested, err := p.publish(ctx, newest)
-			p.tell(ctx, errors.Join(contested, err))
-			if err == nil { // what is contested must not delay what is not
+			p.report(ctx, errors.Join(contested, err))
+			if err == nil { // a contested state must not delay the others
 				retry.Reset()
 			} else {
 				wait, changed = retry.NextBackOff(), nil
@@ -81,9 +80,8 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publish writes what changed. A GPU that cannot be written does not keep the
-// others from it. contested tells of GPUs that another node reports, and of another
-// machine that reports under this host name.
+// publish writes the changed states. A failure on one GPU does not stop the others. contested
+// is about GPUs that another node reports, and about another machine with this host name.
 func (p *publisher) publish(ctx context.Context, i inventory) (contested, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -93,7 +91,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("finding the node's name: %w", err)
+		return nil, fmt.Errorf("cannot read the host name: %w", err)
 	}
 	due := time.Since(p.beat) >= heartbeat
 	if due {
@@ -105,7 +103,7 @@ func (p *publisher) publish(ctx context.Context, i inventory) (contested, err er
 	node := allocator.NodeState{
 		Name: host, Version: version.Version, Driver: i.driver, Address: nodeAddress(), Boot: p.boot, StartedAt: p.started,
 		Fault: faultText(i.fault),
-		GPUs:  slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: that there is none is worth telling, too
+		GPUs:  slices.AppendSeq([]allocator.GPUID{}, maps.Keys(states)), // not nil: an empty list is reported too
 	}
 	slices.Sort(node.GPUs)
 	if due || !reflect.DeepEqual(node, p.node) {
@@ -133,8 +131,7 @@ func faultText(err error) string {
 	return err.Error()
 }
 
-// putGPUs writes the states that differ from those last written, in a stable order: so
-// has the error.
+// putGPUs writes the changed states in a stable order, so that the error is stable too.
 func (p *publisher) putGPUs(ctx context.Context, table Table, states map[allocator.GPUID]allocator.GPUState) (contested, err error) {
 	for _, id := range slices.Sorted(maps.Keys(states)) {
 		state := states[id]
@@ -153,8 +150,8 @@ func (p *publisher) putGPUs(ctx context.Context, table Table, states map[allocat
 	return contested, err
 }
 
-// tell reports a fault once, and its end.
-func (p *publisher) tell(ctx context.Context, err error) {
+// report logs a fault once, and its end.
+func (p *publisher) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -162,12 +159,12 @@ func (p *publisher) tell(ctx context.Context, err error) {
 	case isOver:
 		p.logger.Info("GPU states are written to the allocation table again")
 	case isNew:
-		p.logger.Warn("cannot write GPU states to the allocation table; trying again", "error", err)
+		p.logger.Warn("cannot write GPU states to the allocation table; retrying", "error", err)
 	}
 }
 
-// gpuStates is the inventory in the table's terms. A GPU that is not offered
-// has no units, and a reason.
+// gpuStates returns the inventory in the table's form. A GPU that is not offered has no units,
+// and a reason.
 func gpuStates(i inventory, node allocator.NodeName) map[allocator.GPUID]allocator.GPUState {
 	states := map[allocator.GPUID]allocator.GPUState{}
 	for _, g := range i.refused {
@@ -199,17 +196,16 @@ func gpuState(g gpu, node allocator.NodeName) allocator.GPUState {
 	return state
 }
 
-// worthWriting reports whether a state differs from the one last written in
-// more than a little memory use: that changes all the time, and is written
-// with the next heartbeat.
+// worthWriting reports whether a state differs from the last written one in more than a little
+// memory use, which changes constantly and is written with the next heartbeat.
 func worthWriting(last, now allocator.GPUState) bool {
-	if apart(last.UsedMiB, now.UsedMiB) < now.UnitMiB {
+	if absDiff(last.UsedMiB, now.UsedMiB) < now.UnitMiB {
 		last.UsedMiB = now.UsedMiB
 	}
-	if apart(last.UnmanagedMiB, now.UnmanagedMiB) < now.UnitMiB {
+	if absDiff(last.UnmanagedMiB, now.UnmanagedMiB) < now.UnitMiB {
 		last.UnmanagedMiB = now.UnmanagedMiB
 	}
 	return !reflect.DeepEqual(last, now)
 }
 
-func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+func absDiff(a, b uint64) uint64 { return max(a, b) - min(a, b) }

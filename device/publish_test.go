@@ -76,7 +76,7 @@ func TestGPUOfAnotherNodeDoesNotKeepTheOthersBack(t *testing.T) {
 		must.Eq(t, g.ID == "GPU-1", g.State.Node == "another")
 	}
 
-	// Their changes are written at once, and the GPU is taken over when the other node no
+	// Their changes are written at once, and the GPU is adopted when the other node no
 	// longer finds it.
 	reader.set(nil, gpuOf("GPU-1", 8192, 0), gpuOf("GPU-2", 4096, 0))
 	h.tableUntil(func(s *allocator.Snapshot) bool { return stateOf(s, "GPU-2").Units == 4 })
@@ -133,7 +133,7 @@ func TestNodeThatCannotReadItsGPUsSaysWhy(t *testing.T) {
 	h.tableUntil(func(s *allocator.Snapshot) bool { return s.Nodes[0].Fault == "" && len(s.GPUs) == 1 })
 }
 
-// A second machine with this host name does not keep this one's states back.
+// A second machine with this host name does not delay this one's states.
 func TestSharedHostName(t *testing.T) {
 	t.Parallel()
 	table := allocator.NewTable(storetest.NewMemory())

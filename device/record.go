@@ -9,26 +9,25 @@ import (
 )
 
 const (
-	// maxProbation bounds how long a GPU that is well again has to wait.
+	// maxProbation bounds how long a recovered GPU has to wait.
 	maxProbation = time.Hour
 	// forgiveAfter is how long a GPU has to be in use without a failure for
 	// those before to be forgotten.
 	forgiveAfter = time.Hour
 )
 
-// record is a GPU's past, as far as it says how much to trust it. A GPU that
-// fails for once is used again as soon as it can be read; each failure soon
-// after doubles the time for which it must be well before, so that one that
-// comes and goes does not take a task with it each time.
+// record is a GPU's history of failures. After a single failure a GPU is used again as soon as
+// it is readable. Each failure soon after doubles the probation, so that an intermittent fault
+// does not kill a task each time.
 type record struct {
 	failures  int       // not yet forgotten
-	fault     string    // the one that has not been got over, or empty
+	fault     string    // the current one, empty if there is none
 	weight    int       // with which that one was counted
 	wellSince time.Time // zero while it is not well
 }
 
-// failed notes a failure. All that happens until the GPU is used again is one
-// failure, of the greatest weight.
+// failed records a failure. All failures until the GPU is used again count as one, of the
+// greatest weight.
 func (r record) failed(fault string, weight int) record {
 	r.failures += max(weight-r.weight, 0)
 	r.weight = max(weight, r.weight)
@@ -36,14 +35,13 @@ func (r record) failed(fault string, weight int) record {
 	return r
 }
 
-// Weights of failures. An Xid counts as a failure that has come again: the
-// driver has judged already.
+// Weights of failures. An Xid counts as a repeated failure: the driver has already judged it.
 const (
 	unreadable = 1
 	reported   = 2
 )
 
-// well notes that the GPU could be read.
+// well records that the GPU was readable.
 func (r record) well(now time.Time, probation time.Duration) record {
 	if r.wellSince.IsZero() {
 		r.wellSince = now
@@ -71,10 +69,10 @@ func (r record) wait(probation time.Duration) time.Duration {
 	return min(wait, max(probation, maxProbation))
 }
 
-// reason says why a GPU that can be read is not used yet, or is empty.
+// reason returns why a readable GPU is not used yet, "" if it is.
 func (r record) reason(probation time.Duration) string {
 	if r.fault == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s; on probation: it must be well for %s", r.fault, r.wait(probation))
+	return fmt.Sprintf("%s; on probation: it must be healthy for %s", r.fault, r.wait(probation))
 }

@@ -18,7 +18,7 @@ type life struct {
 
 func (l *life) fails(weight int) { l.record = l.failed("fault", weight) }
 
-// recovers returns after how many seconds of being well the GPU is used.
+// recovers returns after how many healthy seconds the GPU is used.
 func (l *life) recovers() int {
 	for second := range 10_000 {
 		l.record = l.well(l.now, 30*time.Second)

@@ -9,8 +9,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// release is a reading that was not made: the NVML session, which keeps all GPUs of
-// the node open, is closed as long as one of them waits for a reset.
+// release replaces a reading: the NVML session, which keeps all GPUs of the node open, is
+// closed while one of them waits for a reset.
 type release struct {
 	err error // why the session cannot be closed, or nil
 }
@@ -33,8 +33,8 @@ func readOrRelease(reader Reader, read func() reading, known tableView) reading 
 	return read()
 }
 
-// released is the inventory while the session is closed. GPUs stay as they were last
-// read, but cordons count.
+// released is the inventory while the session is closed: GPUs as they were last read, with
+// current cordons.
 func (i inventory) released(r reading) inventory {
 	next := i
 	next.readAt, next.xids = r.at, nil
@@ -53,7 +53,7 @@ func (g gpu) letGo(c *allocator.Cordon, r *release) gpu {
 	case c == nil:
 		return g
 	case c.Release && r.err != nil:
-		return g.unusable(cordoned(*c) + "; cannot let go of the GPU: " + r.err.Error())
+		return g.unusable(cordoned(*c) + "; cannot release the GPU: " + r.err.Error())
 	case c.Release:
 		return g.unusable(cordoned(*c) + "; let go: the GPU can be reset now")
 	case g.health == "":

@@ -50,7 +50,7 @@ func TestCordonForResetWhileTheSessionHangs(t *testing.T) {
 	s := h.fingerprint()
 	s.until(groups(2))
 	must.NoError(t, table.CordonForReset(t.Context(), "GPU-1", ""))
-	s.until(health("GPU-1", "cordoned; cannot let go of the GPU: NVML call does not return"))
+	s.until(health("GPU-1", "cordoned; cannot release the GPU: NVML call does not return"))
 	must.NoError(t, table.Cordon(t.Context(), "GPU-2", "fan is loud"))
 	s.until(health("GPU-2", "cordoned: fan is loud"))
 	reader.jam(nil)
@@ -70,7 +70,7 @@ func stateOf(s *allocator.Snapshot, id allocator.GPUID) allocator.GPUState {
 	return allocator.GPUState{}
 }
 
-// The whole way: what the driver asks for is done, and the GPU is used again.
+// The complete procedure: the operator resets the GPU as the driver asks, and it is used again.
 func TestGPUIsResetAndUsedAgain(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "NVIDIA A100-SXM4-80GB", 81920)

@@ -13,19 +13,18 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// visibleDevices is the variable that decides what NVIDIA's container runtime
-// shows to a container; Nomad's own Docker driver switches to that runtime when
-// it sees it.
+// visibleDevices is the variable that selects the GPUs that NVIDIA's container runtime shows
+// to a container. Nomad's Docker driver switches to that runtime when the variable is set.
 const visibleDevices = "NVIDIA_VISIBLE_DEVICES"
 
-// reserveWait bounds the wait for the first reading. A plugin that was
-// restarted may be asked for a GPU that it has not read yet.
+// reserveWait bounds the wait for the first reading. After a restart of the plugin, Nomad may
+// reserve a GPU that the plugin has not read yet.
 const reserveWait = 15 * time.Second
 
-// Reserve returns the environment of a task to which Nomad gave the units with
-// these IDs: which GPU it may see, and the booking for the task driver. It
-// reserves nothing; Nomad has, and never says when a task is gone. The units
-// of a GPU that has become unhealthy meanwhile are still the task's.
+// Reserve returns the environment of a task for which Nomad booked the units with these IDs:
+// the GPU that it may see, and the booking for the task driver. It reserves nothing itself:
+// Nomad has booked the units, and never reports when a task has ended. It also succeeds for a
+// GPU that has become unhealthy meanwhile.
 func (p *Plugin) Reserve(ids []string) (*device.ContainerReservation, error) {
 	id, units, err := parseIDs(ids)
 	if err != nil {
@@ -60,14 +59,14 @@ func parseIDs(ids []string) (allocator.GPUID, allocator.UnitSet, error) {
 			return "", nil, err
 		}
 		if gpu != "" && gpu != of {
-			return "", nil, fmt.Errorf("device IDs are of GPU %s and of GPU %s, want one GPU", gpu, of)
+			return "", nil, fmt.Errorf("device IDs of GPU %s and of GPU %s, want one GPU", gpu, of)
 		}
 		gpu = of
 		units = append(units, unit)
 	}
 	set := allocator.NewUnitSet(units...)
 	if len(set) != len(ids) {
-		return "", nil, fmt.Errorf("device IDs of GPU %s name a unit twice: %v", gpu, ids)
+		return "", nil, fmt.Errorf("device IDs of GPU %s with a duplicate unit: %v", gpu, ids)
 	}
 	return gpu, set, nil
 }
@@ -82,12 +81,12 @@ func (p *Plugin) await(id allocator.GPUID) (gpu, error) {
 			return g, nil
 		}
 		if newest.good {
-			return gpu{}, errors.New("this node does not offer such a GPU; it may have been replaced, or MIG reconfigured")
+			return gpu{}, errors.New("this node does not offer the GPU; it may have been replaced, or MIG reconfigured")
 		}
 		select {
 		case <-changed:
 		case <-patience.C:
-			return gpu{}, fmt.Errorf("the GPUs could not be read within %s: %w", reserveWait, newest.reason())
+			return gpu{}, fmt.Errorf("cannot read the GPUs within %s: %w", reserveWait, newest.reason())
 		}
 	}
 }
@@ -96,5 +95,5 @@ func (i inventory) reason() error {
 	if i.fault != nil {
 		return i.fault
 	}
-	return errors.New("no reading has ended")
+	return errors.New("no reading has completed")
 }

@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// canned is a reader that answers what it was last told to.
+// canned is a reader that returns the snapshot that the test has set.
 type canned struct {
 	mu       sync.Mutex
 	snapshot *nvml.Snapshot
@@ -92,7 +92,7 @@ func TestReserveRefuses(t *testing.T) {
 		"no device IDs":                            {},
 		`device ID "GPU-1"`:                        {"GPU-1"},
 		"of GPU GPU-1 and of GPU GPU-2":            {"GPU-1::0001", "GPU-2::0001"},
-		"name a unit twice":                        {"GPU-1::0001", "GPU-1::0001"},
+		"with a duplicate unit":                    {"GPU-1::0001", "GPU-1::0001"},
 		"units 3 of GPU GPU-9: this node does not": {"GPU-9::0003"},
 		"it has 8 units, so unit 8 does not":       {"GPU-1::0007", "GPU-1::0008"},
 	} {

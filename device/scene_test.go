@@ -50,7 +50,7 @@ func (s *scene) claim(container string, units ...int) *scene {
 }
 
 // uses makes a process use memory; a negative number is one that NVML does not
-// tell. An empty container is none.
+// report. An empty container means none.
 func (s *scene) uses(pid, mib int, container string, bookings ...allocator.Booking) *scene {
 	s.stranger(pid, mib)
 	u := user{bookings: bookings}
@@ -61,7 +61,7 @@ func (s *scene) uses(pid, mib int, container string, bookings ...allocator.Booki
 	return s
 }
 
-// stranger is a process of which nothing is known.
+// stranger is an unknown process.
 func (s *scene) stranger(pid, mib int) *scene {
 	process := nvml.Process{PID: pid}
 	if mib >= 0 {
@@ -73,14 +73,14 @@ func (s *scene) stranger(pid, mib int) *scene {
 	return s
 }
 
-// total sets what NVML says is in use.
+// total sets the use that NVML reports.
 func (s *scene) total(mib int) *scene {
 	s.gpu.Memory = ptr(*s.gpu.Memory)
 	s.gpu.Memory.UsedMiB = uint64(mib)
 	return s
 }
 
-// firstVersion makes NVML tell memory as the first version of its call does.
+// firstVersion makes NVML report memory as the first version of its call does.
 func (s *scene) firstVersion() *scene {
 	s.gpu.Memory = ptr(*s.gpu.Memory)
 	s.gpu.Memory.ReservedMiB = nil
@@ -121,16 +121,16 @@ func (g gpu) String() string {
 	return fmt.Sprintf("%d of %d units, %s", g.healthyUnits(), g.units, g.unhealthy())
 }
 
-// people makes a person hold so many units.
-func (s *scene) people(units int) *scene {
-	room := allocator.Room{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: units}
-	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("someone"), time.Hour, room))
+// holdOutside holds a number of units outside Nomad.
+func (s *scene) holdOutside(units int) *scene {
+	request := allocator.UnitRequest{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: units}
+	must.NoError(s.t, s.table.Request(s.t.Context(), ownerOf("outside"), time.Hour, request))
 	return s
 }
 
-// reserve makes a planner keep so many units for a task to come.
+// reserve reserves a number of units for a later task.
 func (s *scene) reserve(units int) *scene {
-	room := allocator.Room{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: units}
-	must.NoError(s.t, s.table.Reserve(s.t.Context(), ownerOf("planned"), time.Minute, []allocator.Room{room}))
+	request := allocator.UnitRequest{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: units}
+	must.NoError(s.t, s.table.Reserve(s.t.Context(), ownerOf("planned"), time.Minute, []allocator.UnitRequest{request}))
 	return s
 }

@@ -12,8 +12,8 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// selection names GPUs. Each entry is a UUID, an index, or a model in which '*'
-// stands for any text. A MIG instance is also named by its GPU's UUID.
+// selection names GPUs. Each entry is a UUID, an index, or a model in which '*' matches any
+// text. The UUID of a GPU also selects its MIG instances.
 type selection []string
 
 // has reports whether the selection names the GPU.
@@ -26,7 +26,7 @@ func (s selection) has(g nvml.GPU) bool {
 	})
 }
 
-// selects reports whether the operator wants the GPU to be offered.
+// selects reports whether include and ignore allow the GPU.
 func (s settings) selects(g nvml.GPU) bool {
 	return (len(s.include) == 0 || s.include.has(g)) && !s.ignore.has(g)
 }

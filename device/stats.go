@@ -16,9 +16,8 @@ import (
 	"nomad-gpu-mem/internal/pause"
 )
 
-// Stats streams the use of every offered GPU, from the readings that
-// Fingerprint's work makes: one message per reading at most, and none sooner
-// than interval after the one before. It ends with ctx.
+// Stats streams the use of every offered GPU, from the readings of the poll: at most one
+// message per reading and per interval. It ends with ctx.
 func (p *Plugin) Stats(ctx context.Context, interval time.Duration) (<-chan *device.StatsResponse, error) {
 	responses := make(chan *device.StatsResponse)
 	p.work.Go(func() { p.streamStats(ctx, max(interval, minPeriod), responses) })
@@ -50,8 +49,8 @@ func (p *Plugin) streamStats(ctx context.Context, interval time.Duration, respon
 	}
 }
 
-// groupStats has every unit that was fingerprinted: Nomad warns about each one
-// that it misses. Units of one slice share one value, and so do free ones.
+// groupStats has every fingerprinted unit: Nomad warns about each missing one. Units of one
+// slice share one value, and so do free ones.
 func groupStats(i inventory) []*device.DeviceGroupStats {
 	groups := make([]*device.DeviceGroupStats, 0, len(i.offered))
 	for _, g := range i.offered {
@@ -81,8 +80,8 @@ func deviceStats(g gpu, summary *structs.StatValue, all statSet) *device.DeviceS
 	return &device.DeviceStats{Summary: summary, Stats: &structs.StatObject{Attributes: all}, Timestamp: g.readAt}
 }
 
-// gpuStats are those of the whole GPU. What NVIDIA's own device plugin has too
-// is named as there.
+// gpuStats are those of the whole GPU. Statistics of NVIDIA's device plugin have the same
+// names here.
 func gpuStats(g gpu) statSet {
 	s := statSet{
 		"Memory state":     integer(g.Memory.UsedMiB, structs.UnitMiB, "Memory in use by all processes, of all memory of the GPU"),
@@ -108,8 +107,7 @@ func gpuStats(g gpu) statSet {
 	return s
 }
 
-// sliceStats are those of one task. Its use is left out if NVML does not tell
-// all of it.
+// sliceStats are those of one task. Its use is left out unless NVML reports all of it.
 func sliceStats(of slice) statSet {
 	const desc = "Memory that the task uses, of its slice"
 	s := statSet{"Slice": {Unit: structs.UnitMiB, Desc: desc, StringVal: new(fmt.Sprintf("of %d MiB", of.mib))}}
@@ -121,7 +119,7 @@ func sliceStats(of slice) statSet {
 	return s
 }
 
-// statSet leaves out what a GPU cannot tell.
+// statSet leaves out values that a GPU does not report.
 type statSet map[string]*structs.StatValue
 
 func (s statSet) add(name string, value *uint64, unit, desc string) {

@@ -14,31 +14,30 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// user is for whom a process runs, as far as its host can tell.
+// user is the owner of a process, as far as its host shows it.
 type user struct {
 	containers []string            // it runs in, the outermost first
 	bookings   []allocator.Booking // that Nomad put into its environment
 
-	// gone says that there is no such process, or that nothing but its exit code is
-	// left: what NVML counts for it is memory without a process.
+	// gone means that the process does not exist, or is a zombie: the memory that NVML
+	// counts for it is in use without a process.
 	gone bool
 }
 
-// users finds out for whom processes run. Looking at a process that hangs in
-// the GPU's driver may hang as well, so a goroutine of its own looks, one at a
-// time; until it has, a process counts as not known.
+// users finds the owners of processes. Reading a process that hangs in the GPU's driver may
+// hang too, so a separate goroutine reads, one at a time; until then a process is unknown.
 type users struct {
 	proc string // where proc is mounted
 
 	mu    sync.Mutex
 	known map[int]user // by PID
-	busy  bool         // somebody looks
+	busy  bool         // whether the goroutine runs
 }
 
 func newUsers(proc string) *users { return &users{proc: proc, known: map[int]user{}} }
 
-// of returns what is known of these processes, has the rest looked at, and
-// forgets all others: a process ID is used again.
+// of returns the known owners of these processes, starts reading the rest, and forgets all
+// others, since process IDs are reused.
 func (u *users) of(pids []int) map[int]user {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -82,8 +81,8 @@ func (u *users) look(pids []int) {
 	u.busy = false
 }
 
-// readUser reads a process's folder of proc. A process that is gone, or may not be
-// looked at, is not known; its containers may be all the same.
+// readUser reads a process's folder of proc. A process that is gone or not readable is
+// unknown; its containers may still be known.
 func readUser(dir string) (user, bool) {
 	cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if err != nil {
@@ -98,8 +97,8 @@ func readUser(dir string) (user, bool) {
 	return found, true
 }
 
-// bookingsIn finds the bookings in the text of a process's environment. A task
-// can write there what it likes; it can thus hide its own use, and no more.
+// bookingsIn finds the bookings in the text of a process's environment. A task may forge
+// these, but can only hide its own use.
 func bookingsIn(environment string) []allocator.Booking {
 	env := map[string]string{}
 	for entry := range strings.SplitSeq(environment, "\x00") {

@@ -31,7 +31,7 @@ func TestContainersOfACgroup(t *testing.T) {
 		"containerd":                {"0::/kubepods.slice/kubepods-pod9.slice/cri-containerd-" + one + ".scope", []string{one}},
 		"a container in another":    {"0::/docker/" + one + "/docker/" + two, []string{one, two}},
 		"it was removed":            {"0::/docker/" + one + " (deleted)", []string{one}},
-		"a person's session":        {"0::/user.slice/user-1000.slice/session-3.scope", nil},
+		"a user session":            {"0::/user.slice/user-1000.slice/session-3.scope", nil},
 		"the root":                  {"0::/", nil},
 		"nothing":                   {"", nil},
 		"not quite an ID":           {"0::/docker/" + one + "ff", nil},
@@ -50,8 +50,8 @@ func TestBookingsInAnEnvironment(t *testing.T) {
 	must.Nil(t, bookingsIn(key+"=nonsense\x00"), must.Sprint("what cannot be read explains nothing"))
 }
 
-// A process is looked at once, is forgotten when it is gone, and is not known
-// if it cannot be looked at.
+// A process is read once, is forgotten when it is gone, and is unknown
+// if it cannot be read.
 func TestUsersAreLookedAtOnce(t *testing.T) {
 	t.Parallel()
 	proc := t.TempDir()

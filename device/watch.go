@@ -19,32 +19,31 @@ import (
 )
 
 const (
-	// lookTimeout bounds one look at all GPUs' claims and cordons.
+	// lookTimeout bounds one reading of all GPUs' claims and cordons.
 	lookTimeout = 10 * time.Second
 	// firstLook bounds how long the offer of a new GPU waits for its claims:
 	// tasks from before a restart of the agent may hold units of it.
 	firstLook = 500 * time.Millisecond
 )
 
-// watch looks at the claims and cordons of this node's GPUs, again and again.
-// Nothing waits for it but the first offer of a GPU. When the table cannot be
-// read, what it said last counts.
+// watch polls the claims and cordons of this node's GPUs. Only the first offer of a GPU waits
+// for it. While the table cannot be read, its last state counts.
 //
-// It asks for its own GPUs only: to be told of every change of the table would
-// cost a cluster the square of its nodes.
+// It reads its own GPUs only: watching the whole table would cost a cluster the square of its
+// nodes.
 type watch struct {
 	logger hclog.Logger
 	table  *lazyTable
 	period time.Duration
 
-	gpus *board[[]allocator.GPUID] // to look at; posted by the poll
-	view *board[view]              // posted when it is another
+	gpus *board[[]allocator.GPUID] // to read; posted by the poll
+	view *board[view]              // posted when it changes
 }
 
-// view is what the watch has found.
+// view is the result of the watch.
 type view struct {
 	gpus   tableView
-	failed bool // the last look met an error
+	failed bool // the last reading had an error
 }
 
 func newWatch(logger hclog.Logger, table *lazyTable, period time.Duration) *watch {
@@ -52,7 +51,7 @@ func newWatch(logger hclog.Logger, table *lazyTable, period time.Duration) *watc
 		gpus: newBoard[[]allocator.GPUID](), view: newBoard[view]()}
 }
 
-// run looks until ctx ends: each period, and at once when there is a new GPU.
+// run reads until ctx ends: each period, and at once for a new GPU.
 func (w *watch) run(ctx context.Context) {
 	defer w.table.close(w.logger)
 	var fault tellonce.Last
@@ -63,7 +62,7 @@ func (w *watch) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.tell(err, &fault)
+		w.report(err, &fault)
 		if !reflect.DeepEqual(before, now) {
 			w.view.post(now)
 		}
@@ -79,8 +78,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look reads each GPU's claims and cordon. One that cannot be read keeps what
-// was known of it, and is marked if that is so because its value makes no sense.
+// look reads each GPU's claims and cordon. A GPU that cannot be read keeps its last entry,
+// marked spoilt if its value is unreadable.
 func (w *watch) look(ctx context.Context, gpus []allocator.GPUID, before view) (view, error) {
 	if len(gpus) == 0 {
 		return before, nil
@@ -101,7 +100,7 @@ func (w *watch) look(ctx context.Context, gpus []allocator.GPUID, before view) (
 		}
 		errs = append(errs, fmt.Errorf("GPU %s: %w", id, err))
 		known, ok := before.gpus[id]
-		if errors.Is(err, allocator.ErrUnreadable) { // what tasks are refused with as well
+		if errors.Is(err, allocator.ErrUnreadable) { // the error of tasks that start there, too
 			known.ID, known.spoilt = id, true
 		} else if !ok {
 			continue
@@ -112,18 +111,18 @@ func (w *watch) look(ctx context.Context, gpus []allocator.GPUID, before view) (
 	return now, errors.Join(errs...)
 }
 
-// tell reports a fault once, and its end.
-func (w *watch) tell(err error, fault *tellonce.Last) {
+// report logs a fault once, and its end.
+func (w *watch) report(err error, fault *tellonce.Last) {
 	switch isNew, isOver := fault.NoteError(err); {
 	case isOver:
 		w.logger.Info("claims and cordons of GPUs are read again")
 	case isNew:
-		w.logger.Warn("cannot read claims and cordons of GPUs; what was known of them counts", "error", err)
+		w.logger.Warn("cannot read claims and cordons of GPUs; using the last known ones", "error", err)
 	}
 }
 
-// of returns what is known of these GPUs. For one that is new it waits, but not
-// for long and not for a table that fails.
+// of returns the known entries of these GPUs. For a new GPU it waits, but not for long and not
+// for a table that fails.
 func (w *watch) of(ctx context.Context, gpus []allocator.GPUID) tableView {
 	if last, _ := w.gpus.read(); !slices.Equal(last, gpus) {
 		w.gpus.post(gpus)

@@ -9,20 +9,20 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// withholding is units of a GPU that cannot be used, for one reason.
+// withholding is a set of units of a GPU that are withheld for one reason.
 type withholding struct {
 	units  allocator.UnitSet
 	reason string
 }
 
 const (
-	reasonPeople    = "held outside Nomad"
+	reasonOutside   = "held outside Nomad"
 	reasonUnmanaged = "its memory is in use by processes that hold no slice"
-	reasonKeptBack  = "its memory is kept back now (reserved_memory), while tasks still hold such units"
+	reasonKeptBack  = "its memory is reserved now (reserved_memory), while tasks still hold such units"
 )
 
-// whyWithheld says why some units cannot be used, and which if there are several
-// reasons. It is empty if all can.
+// whyWithheld returns why units are withheld, and which if there are several reasons; "" if
+// none are.
 func (g gpu) whyWithheld() string {
 	if len(g.withheld) == 1 {
 		return g.withheld[0].reason
@@ -34,16 +34,15 @@ func (g gpu) whyWithheld() string {
 	return strings.Join(reasons, "; ")
 }
 
-// withhold decides which of a GPU's units cannot be used: those that someone
-// outside Nomad holds, and so many of the free ones, from the top, that what is
-// left is covered by memory. There are listed units, memory for sellable, and
-// too few by the units that are used by others.
-func withhold(listed, sellable, usedByOthers int, slices []slice, people allocator.UnitSet) []withholding {
+// withhold decides which of a GPU's units are withheld: those held outside Nomad, and as many
+// free ones, from the top, as needed so that memory covers the rest. There are listed units,
+// memory for sellable, reduced by unmanaged use.
+func withhold(listed, sellable, usedByOthers int, slices []slice, outside allocator.UnitSet) []withholding {
 	var withheld []withholding
-	if len(people) > 0 {
-		withheld = append(withheld, withholding{people, reasonPeople})
+	if len(outside) > 0 {
+		withheld = append(withheld, withholding{outside, reasonOutside})
 	}
-	held := people
+	held := outside
 	for _, s := range slices {
 		held = held.Union(s.units)
 	}

@@ -21,20 +21,20 @@ func TestWithheldUnits(t *testing.T) {
 		unhealthy string
 		why       string
 	}{
-		"none":                     {func(s *scene) { s.claim("c", 0, 7).uses(1, 2048, "c") }, Config{}, "", ""},
-		"free ones, from the top":  {func(s *scene) { s.claim("c", 0, 7).uses(1, 2048, "x") }, Config{}, "5-6", "in use by processes that hold no slice"},
-		"a task beyond its slice":  {func(s *scene) { s.claim("c", 0).uses(1, 1500, "c") }, Config{}, "7", "in use by processes"},
-		"all free ones":            {func(s *scene) { s.claim("c", 0, 7).uses(1, 8000, "x") }, Config{}, "1-6", "in use by processes"},
-		"not a booked one":         {func(s *scene) { s.uses(1, 500, "x", bookingOf(7)).uses(2, 500, "") }, Config{}, "6", "in use by processes"},
-		"it is allowed":            {func(s *scene) { s.uses(1, 2048, "x") }, Config{AllowUnmanaged: true}, "", ""},
-		"allowed for that GPU":     {func(s *scene) { s.uses(1, 2048, "x") }, Config{GPUs: map[string]GPUConfig{"GPU-1": {AllowUnmanaged: ptr(true)}}}, "", ""},
-		"but not for that GPU":     {func(s *scene) { s.uses(1, 2048, "x") }, Config{AllowUnmanaged: true, GPUs: map[string]GPUConfig{"GPU-1": {AllowUnmanaged: ptr(false)}}}, "6-7", "in use"},
-		"what is kept back first":  {func(s *scene) { s.uses(1, 1024, "x") }, Config{ReservedMemory: "1GiB"}, "", ""},
-		"people's":                 {func(s *scene) { s.people(3) }, Config{}, "5-7", "held outside Nomad"},
-		"people's, and the rest":   {func(s *scene) { s.people(3).uses(1, 4000, "") }, Config{}, "4-7", "in use by processes"},
-		"not reserved ones":        {func(s *scene) { s.reserve(3) }, Config{}, "", ""},
-		"kept back under a task":   {func(s *scene) { s.claim("c", 7) }, Config{ReservedMemory: "2GiB"}, "5-6", "reserved_memory"},
-		"kept back, nothing above": {func(s *scene) { s.claim("c", 0) }, Config{ReservedMemory: "2GiB"}, "", ""},
+		"none":                       {func(s *scene) { s.claim("c", 0, 7).uses(1, 2048, "c") }, Config{}, "", ""},
+		"free ones, from the top":    {func(s *scene) { s.claim("c", 0, 7).uses(1, 2048, "x") }, Config{}, "5-6", "in use by processes that hold no slice"},
+		"a task beyond its slice":    {func(s *scene) { s.claim("c", 0).uses(1, 1500, "c") }, Config{}, "7", "in use by processes"},
+		"all free ones":              {func(s *scene) { s.claim("c", 0, 7).uses(1, 8000, "x") }, Config{}, "1-6", "in use by processes"},
+		"not a booked one":           {func(s *scene) { s.uses(1, 500, "x", bookingOf(7)).uses(2, 500, "") }, Config{}, "6", "in use by processes"},
+		"it is allowed":              {func(s *scene) { s.uses(1, 2048, "x") }, Config{AllowUnmanaged: true}, "", ""},
+		"allowed for that GPU":       {func(s *scene) { s.uses(1, 2048, "x") }, Config{GPUs: map[string]GPUConfig{"GPU-1": {AllowUnmanaged: ptr(true)}}}, "", ""},
+		"but not for that GPU":       {func(s *scene) { s.uses(1, 2048, "x") }, Config{AllowUnmanaged: true, GPUs: map[string]GPUConfig{"GPU-1": {AllowUnmanaged: ptr(false)}}}, "6-7", "in use"},
+		"what is kept back first":    {func(s *scene) { s.uses(1, 1024, "x") }, Config{ReservedMemory: "1GiB"}, "", ""},
+		"held outside":               {func(s *scene) { s.holdOutside(3) }, Config{}, "5-7", "held outside Nomad"},
+		"held outside, and the rest": {func(s *scene) { s.holdOutside(3).uses(1, 4000, "") }, Config{}, "4-7", "in use by processes"},
+		"not reserved ones":          {func(s *scene) { s.reserve(3) }, Config{}, "", ""},
+		"kept back under a task":     {func(s *scene) { s.claim("c", 7) }, Config{ReservedMemory: "2GiB"}, "5-6", "reserved_memory"},
+		"kept back, nothing above":   {func(s *scene) { s.claim("c", 0) }, Config{ReservedMemory: "2GiB"}, "", ""},
 	} {
 		s := newScene(t)
 		tc.scene(s)
@@ -75,7 +75,7 @@ func TestAnotherUnitWaitsForTheTasks(t *testing.T) {
 }
 
 // Nothing changes while the table cannot be read, and a reading between two
-// polls counts for no patience.
+// polls does not count for hysteresis.
 func TestWithholdingDoesNotFlap(t *testing.T) {
 	t.Parallel()
 	s := newScene(t).claim("c", 0).uses(1, 2048, "x")
@@ -99,7 +99,7 @@ func TestWithholdingDoesNotFlap(t *testing.T) {
 	must.Eq(t, "6-7", story(t, Config{}, all[:pollsUp+pollsDown-1]...).offered[0].unhealthy().String())
 }
 
-// A container that cannot be ended takes the whole GPU off the market, and no other,
+// A container that cannot be stopped makes the whole GPU unhealthy, and no other,
 // until it has ended.
 func TestStuckContainer(t *testing.T) {
 	t.Parallel()
@@ -108,14 +108,14 @@ func TestStuckContainer(t *testing.T) {
 	g := s.polls(Config{}, 1)
 	must.Eq(t, 0, g.healthyUnits())
 	must.StrContains(t, g.health, "the container of job/task")
-	must.StrContains(t, g.health, "cannot be ended")
+	must.StrContains(t, g.health, "cannot be stopped")
 
 	must.NoError(t, s.table.Release(t.Context(), ownerOf("c"), "first", []allocator.GPUID{"GPU-1"}))
 	must.Eq(t, "", s.polls(Config{}, 1).health)
 }
 
-// A GPU on which starts fail for the node's fault is not offered for a while, and comes
-// back by itself.
+// A GPU on which starts fail because of the node is not offered for a while, and is then
+// offered again.
 func TestGPURestsAfterFailedStarts(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -10,7 +10,7 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// underWSL reports whether the GPUs are reached through the host of WSL.
+// underWSL reports whether this is WSL, where the GPUs belong to the Windows host.
 func underWSL(dev string) bool {
 	exists := func(name string) bool {
 		_, err := os.Stat(filepath.Join(dev, name))
@@ -19,8 +19,8 @@ func underWSL(dev string) bool {
 	return exists("dxg") && !exists("nvidiactl")
 }
 
-// hideProcesses leaves out what NVML says of processes. Under WSL their PIDs belong to
-// another machine, and NVML does not report their use: only the total of a GPU counts.
+// hideProcesses removes NVML's processes. Under WSL their PIDs belong to another machine, and
+// NVML does not report their use: only the total of a GPU counts.
 func hideProcesses(s *nvml.Snapshot) {
 	if s == nil {
 		return

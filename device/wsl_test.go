@@ -14,7 +14,7 @@ import (
 )
 
 // Under WSL the second memory call fails, events are refused, and processes have PIDs of
-// another machine and tell no memory. GPUs are offered and judged by their totals.
+// another machine and report no memory. GPUs are offered and judged by their totals.
 func TestTwoGPUsUnderWSL(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		noV2 := fakenvml.Faults{Fail: map[string]string{"nvmlDeviceGetMemoryInfo_v2": "UNKNOWN"}}

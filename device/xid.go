@@ -10,11 +10,11 @@ import (
 	"nomad-gpu-mem/internal/nvml"
 )
 
-// DefaultXidIgnored are the Xids that a faulty program causes on a GPU that is
-// well: they are logged and nothing more.
+// DefaultXidIgnored are the Xids that a faulty program causes on a healthy GPU: they are only
+// logged.
 var DefaultXidIgnored = []int{13, 31, 43, 45, 68, 109}
 
-// xidPolicy says which Xids take a GPU out of use.
+// xidPolicy decides which Xids make a GPU unhealthy.
 type xidPolicy struct {
 	critical []int // if not empty, these and no others
 	ignored  []int // otherwise all but these
@@ -23,7 +23,7 @@ type xidPolicy struct {
 func newXidPolicy(critical, ignored []int) (xidPolicy, error) {
 	for option, list := range map[string][]int{"xid_critical": critical, "xid_ignored": ignored} {
 		if slices.ContainsFunc(list, func(code int) bool { return code <= 0 }) {
-			return xidPolicy{}, fmt.Errorf("%s = %v: an Xid is a positive number", option, list)
+			return xidPolicy{}, fmt.Errorf("%s: invalid list %v, want positive numbers", option, list)
 		}
 	}
 	if ignored == nil {
@@ -32,9 +32,8 @@ func newXidPolicy(critical, ignored []int) (xidPolicy, error) {
 	return xidPolicy{critical: critical, ignored: ignored}, nil
 }
 
-// isCritical reports whether an Xid takes its GPU out of use. A driver that tells
-// what it wants to be done for the GPU has judged the Xid already; an operator who
-// names critical Xids overrules it.
+// isCritical reports whether an Xid makes its GPU unhealthy. A driver that reports a recovery
+// action has already judged the Xid; critical Xids in the configuration override it.
 func (p xidPolicy) isCritical(x nvml.Xid, driverJudges bool) bool {
 	if len(p.critical) > 0 {
 		return slices.Contains(p.critical, int(x.Code))
@@ -42,8 +41,7 @@ func (p xidPolicy) isCritical(x nvml.Xid, driverJudges bool) bool {
 	return !driverJudges && !slices.Contains(p.ignored, int(x.Code))
 }
 
-// driverJudges reports whether the driver tells what it wants to be done for the GPU
-// of an Xid.
+// driverJudges reports whether the driver reports a recovery action for the GPU of an Xid.
 func driverJudges(x nvml.Xid, s *nvml.Snapshot) bool {
 	return slices.ContainsFunc(s.GPUs, func(g nvml.GPU) bool { return g.UUID == x.UUID && g.Recovery != nil })
 }

@@ -36,8 +36,8 @@ func TestXidIsAboutAGPU(t *testing.T) {
 	}
 }
 
-// An Xid counts whatever else the reading that brings it says of the GPU: the GPU is used
-// again only when it was well for as long as after any other Xid.
+// An Xid counts whatever else its reading reports of the GPU: the GPU is used
+// again only after the same probation as after any other Xid.
 func TestXidCountsWhateverElseIsReadOfItsGPU(t *testing.T) {
 	t.Parallel()
 	well := gpuOf("GPU-1", 8192, 0)
@@ -60,7 +60,7 @@ func TestXidCountsWhateverElseIsReadOfItsGPU(t *testing.T) {
 		after := first
 		after.at = time.Unix(3, 0)
 		i := story(t, tc.config, first, tc.with, after)
-		must.Eq(t, "Xid 79; on probation: it must be well for 30s", i.offered[0].health, must.Sprint(name))
+		must.Eq(t, "Xid 79; on probation: it must be healthy for 30s", i.offered[0].health, must.Sprint(name))
 	}
 }
 
@@ -69,6 +69,6 @@ func TestOperatorIsToldOfXids(t *testing.T) {
 	lines := xidLog(t, nvml.Xid{UUID: "GPU-1", Code: 31}, nvml.Xid{UUID: "GPU-1", Code: 48})
 	says(t, lines,
 		[]string{"[INFO]", "GPU is offered"},
-		[]string{"[INFO]", "error of a program", "gpu=GPU-1", "xid=31"},
+		[]string{"[INFO]", "error caused by a program", "gpu=GPU-1", "xid=31"},
 		[]string{"[WARN]", "GPU cannot be used", "Xid 48; on probation"})
 }

@@ -27,7 +27,7 @@ func (d discreet) Unwrap() error { return d.error }
 func forAuthor(err error, namespace string) error {
 	text := err.Error()
 	for _, held := range allocator.HeldErrors(err) {
-		text = strings.ReplaceAll(text, held.Error(), held.Told(namespace))
+		text = strings.ReplaceAll(text, held.Error(), held.ErrorFor(namespace))
 	}
 	return discreet{err, text}
 }

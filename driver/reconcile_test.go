@@ -62,7 +62,7 @@ func TestReconcile(t *testing.T) {
 			owner := allocator.Owner{Task: "app", Alloc: allocID}
 			must.NoError(t, w.earlier().Claim(t.Context(), owner, allocator.Attempt{ID: "x", Engine: "engine-1"}, []allocator.Booking{slice(gpuA, 1)}))
 			must.NoError(t, w.table.Request(t.Context(), allocator.Owner{Task: "shell", Alloc: "person"}, time.Hour,
-				allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
+				allocator.UnitRequest{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, TotalUnits: slice(gpuA, 1).Of, Count: 1}))
 			k := attempt.NewReaper(quiet(), attempt.Options{StateDir: w.stateDir}, w.engine, w.table, staging.New(w.stateDir, noMounts{}))
 			k.Node.Learn(allocator.Owner{Node: "node", NodeName: "node-1"}, []allocator.GPUID{gpuA})
 			t.Cleanup(k.Instance.Close)

@@ -152,7 +152,7 @@ func TestUnmanagedUseNamesNoTaskOfAnotherNamespace(t *testing.T) {
 		must.NoError(t, table.Claim(t.Context(), owner, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, unit)}))
 	}
 	must.NoError(t, table.Request(t.Context(), allocator.Owner{Job: "outside", Task: "alice", Alloc: "person"}, time.Hour,
-		allocator.Room{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, Of: slice(gpuA, 1).Of, Count: 1}))
+		allocator.UnitRequest{GPU: gpuA, UnitMiB: slice(gpuA, 1).UnitMiB, TotalUnits: slice(gpuA, 1).Of, Count: 1}))
 	found, err := table.Inspect(t.Context(), gpuA)
 	must.NoError(t, err)
 	found.State = allocator.GPUState{Node: "host", UnitMiB: 1024, UnmanagedMiB: 2500}

@@ -220,7 +220,7 @@ func (c *cluster) newest(t *testing.T) []heldSlice {
 
 func testReplan(t *testing.T, c *cluster) {
 	before := containersOf(c.waitHeld(t, "planned", 6))
-	must.StrContains(t, c.cli(t, "replan", "--threshold=1"), "needs nothing")
+	must.StrContains(t, c.cli(t, "replan", "--threshold=1"), "needs no new pins")
 
 	nodes, _, err := c.nomad.Nodes().List(nil)
 	must.NoError(t, err)

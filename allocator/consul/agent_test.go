@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/allocator/consul/consultest"
 )
 
-// startAgent starts a server that takes writes.
+// startAgent starts a server that accepts writes.
 func startAgent(t *testing.T, settings ...consultest.Settings) *consultest.Agent {
 	t.Helper()
 	agent := consultest.Start(t, settings...)

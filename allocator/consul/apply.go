@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxOperations is how many operations every Consul takes in one
-	// transaction. Version 1.14 raised it to 128.
+	// maxOperations is how many operations every Consul accepts in one transaction.
+	// Version 1.14 raised it to 128.
 	maxOperations = 64
 
 	// maxBody is the default of Consul's txn_max_req_len, in bytes: it bounds
@@ -26,8 +26,8 @@ const (
 	maxBody = 512 << 10
 )
 
-// Apply makes all the writes in one transaction. An answer that is lost leaves
-// open whether they were made; the caller repeats what it wanted.
+// Apply makes all the writes in one transaction. If the answer is lost, they may or may not
+// have been made; the caller repeats its change.
 func (s *Store) Apply(ctx context.Context, writes []allocator.Write) error {
 	if len(writes) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (s *Store) Apply(ctx context.Context, writes []allocator.Write) error {
 	})
 }
 
-// encode returns the body of the transaction, if Consul would take it.
+// encode returns the body of the transaction, or an error if Consul would reject it.
 func (s *Store) encode(writes []allocator.Write) (json.RawMessage, error) {
 	var ops api.TxnOps
 	for _, write := range writes {
@@ -60,21 +60,21 @@ func (s *Store) encode(writes []allocator.Write) (json.RawMessage, error) {
 		}
 	}
 	if len(ops) > maxOperations {
-		return nil, fmt.Errorf("%d operations at once, Consul takes %d: %w", len(ops), maxOperations, allocator.ErrTooLarge)
+		return nil, fmt.Errorf("transaction of %d operations, Consul accepts %d: %w", len(ops), maxOperations, allocator.ErrTooLarge)
 	}
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a transaction: %w", err)
 	}
 	if size := len(body) + len("\n"); size > maxBody {
-		return nil, fmt.Errorf("change of %s and %d more keys is %d bytes long, Consul takes %d: %w",
+		return nil, fmt.Errorf("change of %s and %d more keys is %d bytes long, Consul accepts %d: %w",
 			writes[0].Key, len(writes)-1, size, maxBody, allocator.ErrTooLarge)
 	}
 	return body, nil
 }
 
-// operations returns the operations that make a write. Consul's delete-cas is
-// content with a key that is gone already, so the index is checked first.
+// operations returns the operations of a write. Consul's delete-cas succeeds for a missing
+// key, so the index is checked first.
 func operations(write allocator.Write) []*api.KVTxnOp {
 	switch {
 	case write.Value != nil:
@@ -91,7 +91,7 @@ func operations(write allocator.Write) []*api.KVTxnOp {
 func (s *Store) refused(body string, writes []allocator.Write) error {
 	var answer api.TxnResponse
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Errors) == 0 {
-		return fmt.Errorf("Consul at %s rolled a write of %s back: %w", s.address, writes[0].Key, allocator.ErrConflict)
+		return fmt.Errorf("Consul at %s rolled back a write of %s: %w", s.address, writes[0].Key, allocator.ErrConflict)
 	}
 	what := answer.Errors[0].What
 	if strings.Contains(what, "Permission denied") {

@@ -117,7 +117,7 @@ func TestBench_uncontended(t *testing.T) {
 }
 
 // As many claimers as units want one each, all at once: through one table, as
-// the tasks of a node do, whose driver is the only one that claims its GPUs; and
+// the tasks of a node do, where one driver claims all its GPUs; and
 // through a table each, which only planners do. Those meet in the store alone, and
 // each conflict costs a request more: that is shown and has no limit.
 func TestBench_contended(t *testing.T) {

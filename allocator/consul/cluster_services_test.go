@@ -100,7 +100,7 @@ func TestCluster_loses_its_leader(t *testing.T) {
 		heal := fault(leader)
 		other := open(t, cluster.Servers[(leader+1)%3], "", "other/"+name)
 		eventually(t, func(ctx context.Context) error {
-			return other.Apply(ctx, []allocator.Write{{Key: "a", Value: []byte("the others go on")}})
+			return other.Apply(ctx, []allocator.Write{{Key: "a", Value: []byte("the majority works")}})
 		})
 		heal()
 		<-done
@@ -170,8 +170,8 @@ func TestCluster_deposed_leader_reads_nothing_stale(t *testing.T) {
 	})
 }
 
-// An old snapshot brings back who held what. Tasks that run assert their
-// claims again; where the table gives their units to another this is shown.
+// An old snapshot restores old claims. The driver asserts running tasks'
+// claims again; where the table has another holder of their units, this is shown.
 func TestCluster_restored_from_an_old_snapshot(t *testing.T) {
 	t.Parallel()
 	cluster := consultest.StartThree(t)
@@ -196,12 +196,12 @@ func TestCluster_restored_from_an_old_snapshot(t *testing.T) {
 		watched <- err
 	}()
 	must.NoError(t, client.Snapshot().Restore(nil, bytes.NewReader(old)))
-	must.NoError(t, <-watched) // whoever follows the table is told
+	must.NoError(t, <-watched) // a watcher of the table is notified
 
 	err = runs.claim(t.Context())
 	must.ErrorIs(t, err, allocator.ErrHeld)
 	must.ErrorContains(t, err, gone.owner.String())
-	must.NoError(t, gone.release(t.Context())) // its driver has it in the journal, or a person says so
+	must.NoError(t, gone.release(t.Context())) // its driver has it in the journal, or an operator releases it
 	must.NoError(t, runs.claim(t.Context()))
 	jobs, err := holders(t.Context(), store)
 	must.NoError(t, err)

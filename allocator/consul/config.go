@@ -13,30 +13,29 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// Config says where the table is. What is empty is taken from the environment
-// variables that all clients of Consul read: CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN,
-// CONSUL_CACERT and so on.
+// Config locates the table. Empty fields default to the environment variables of Consul's
+// clients: CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, CONSUL_CACERT and so on.
 type Config struct {
 	Address   string // "127.0.0.1:8500", "https://host:8501" or "unix:///path"
 	Token     string // ACL token
 	TokenFile string // file with the ACL token, read again whenever it changes
 	Prefix    string // of all keys; allocator.DefaultPrefix if empty
 
-	// TLS. The server's certificate must be signed by an authority in CAFile and
-	// be made out to TLSServerName, or to the address's host if that is empty.
-	// CertFile and KeyFile are this client's own certificate.
+	// TLS. The server's certificate must be signed by an authority in CAFile, for
+	// TLSServerName or, if that is empty, for the address's host. CertFile and KeyFile are
+	// this client's certificate.
 	CAFile, CertFile, KeyFile, TLSServerName string
 
 	Namespace, Partition string // of Consul Enterprise
 	Datacenter           string // the agent's if empty
 
-	// Notify, if it is not nil, takes what an operator should know of the token
-	// file. It must not block.
+	// Notify, if not nil, receives messages about the token file for the operator. It must
+	// not block.
 	Notify func(msg string)
 }
 
-// unsentToken keeps Consul's client from reading token files on its own: the
-// transport replaces it in every request.
+// unsentToken keeps Consul's client from reading token files itself: the transport replaces
+// it in every request.
 const unsentToken = "the transport sets the token"
 
 // client returns the configuration of Consul's client, and the tokens of its
@@ -73,7 +72,7 @@ func (c Config) client() (*api.Config, *tokens, error) {
 }
 
 // renewCertificate makes the transport read the client's certificate for each new
-// connection: like tokens, certificates are replaced before they expire.
+// connection: like tokens, operators replace certificates before they expire.
 func (c Config) renewCertificate(transport http.RoundTripper) {
 	t, ok := transport.(*http.Transport)
 	if c.CertFile == "" || !ok || t.TLSClientConfig == nil {
@@ -89,8 +88,8 @@ func (c Config) renewCertificate(transport http.RoundTripper) {
 	}
 }
 
-// schemeOf returns the protocol of an address; otherwise, if it names none. A
-// Unix socket has no TLS.
+// schemeOf returns the protocol of an address, or otherwise if it names none. A Unix socket
+// has no TLS.
 func schemeOf(address, otherwise string) string {
 	scheme, _, found := strings.Cut(address, "://")
 	switch {

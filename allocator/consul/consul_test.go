@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const secret = "5ec4e700-0000-4000-8000-000000000000"
 
-// answering returns a store whose Consul is the handler.
+// answering returns a store with the handler as its Consul.
 func answering(t *testing.T, token string, handler http.HandlerFunc) (store *consul.Store, address string) {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -52,7 +52,7 @@ func status(code int, body string) http.HandlerFunc {
 	}
 }
 
-// calls are all ways to ask a store for something.
+// calls are all calls of a store.
 func calls(store allocator.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"get": func(ctx context.Context) error {
@@ -210,7 +210,7 @@ func TestStore_denied_is_not_empty(t *testing.T) {
 	must.ErrorIs(t, calls(partly)["watch"](t.Context()), allocator.ErrDenied)
 }
 
-// Values that people and other programs leave behind.
+// Values that operators and other programs write.
 func TestStore_odd_values(t *testing.T) {
 	t.Parallel()
 	store, _ := answering(t, "", func(w http.ResponseWriter, _ *http.Request) {

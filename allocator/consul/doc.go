@@ -9,7 +9,9 @@
 // operations on the keys' modify indexes. Watching is a blocking query on the
 // prefix. Start reading at Store.Apply.
 //
-// A missing token, a token that may not, a token that Consul does not know and
-// a Consul that does not answer are four different messages; see explain. No
-// message contains a token.
+// A missing token, a token without the permission, an unknown token and an unavailable
+// Consul have four different messages; see explain. No message contains a token.
+//
+// Where to look: store.go reads and watches, apply.go writes, lease.go has leases,
+// tokens.go the ACL tokens, config.go the configuration, errors.go the messages.
 package consul

@@ -15,13 +15,13 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// explain turns a failed request into an error that says what was done to which
-// key, where, and what a person can do about it.
+// explain turns a failed request into an error that names the action, the key and the
+// server, and what the operator can do.
 func (s *Store) explain(doing, key string, err error) error {
 	status, answered := errors.AsType[api.StatusError](err)
 	switch {
 	case errors.Is(err, errToken):
-		return fmt.Errorf("%s %s: Consul at %s is not asked: %w: %s", doing, s.prefix+key, s.address, allocator.ErrUnavailable, rootOf(err))
+		return fmt.Errorf("%s %s: no request was sent to Consul at %s: %w: %s", doing, s.prefix+key, s.address, allocator.ErrUnavailable, rootOf(err))
 	case !answered:
 		return fmt.Errorf("%s %s: Consul at %s does not answer: %w: %s",
 			doing, s.prefix+key, s.address, allocator.ErrUnavailable, rootOf(err))
@@ -37,8 +37,8 @@ func (s *Store) explain(doing, key string, err error) error {
 	}
 }
 
-// rootOf is why a request had no answer, without its URL. It is text: a request
-// that timed out by itself must not look like a caller's context that ended.
+// rootOf returns why a request had no answer, without its URL. It returns text, so that a
+// request that timed out does not match the error of a caller's context.
 func rootOf(err error) string {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err
@@ -46,8 +46,8 @@ func rootOf(err error) string {
 	return err.Error()
 }
 
-// denied says why Consul refused: without a token, with one that it does not
-// know, or with one that lacks a rule.
+// denied explains why Consul denied a request: no token, an unknown token, or a token that
+// lacks a rule.
 func (s *Store) denied(doing, key, reason string) error {
 	rule, denied := "write", allocator.ErrWriteDenied
 	if doing == "reading" {
@@ -56,7 +56,7 @@ func (s *Store) denied(doing, key, reason string) error {
 	advice := fmt.Sprintf("the token lacks %s on key_prefix %q", rule, s.prefix)
 	switch {
 	case !s.tokens.configured():
-		advice = fmt.Sprintf("no token is set, and one with %s on key_prefix %q is needed", rule, s.prefix)
+		advice = fmt.Sprintf("no token is set; set one with %s on key_prefix %q", rule, s.prefix)
 	case strings.Contains(reason, "ACL not found"):
 		advice = "Consul does not know the token; it expired, was deleted or belongs to another cluster"
 	}

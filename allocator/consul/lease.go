@@ -18,15 +18,14 @@ import (
 
 var _ allocator.Leaser = (*Store)(nil)
 
-// lockDelay is how long Consul keeps others from a key after its session has
-// ended. Nothing is protected by a lease, so it is the shortest there is; none
-// would mean Consul's default of 15 seconds.
+// lockDelay is how long Consul locks a key after its session has ended. A lease protects
+// nothing, so it is the shortest possible; 0 would mean Consul's default of 15 seconds.
 const lockDelay = time.Millisecond
 
-// Lease renews the session that the key hangs on, or gives the key to a new one.
-// The session has a time to live and no checks: it does not end because the
-// agents' gossip missed the node for a moment. Consul deletes the key with it,
-// no earlier than ttl after the last renewal and no later than twice that.
+// Lease renews the session that holds the key, or acquires the key with a new session. The
+// session has a time to live and no checks, so it does not end because the agents' gossip
+// missed the node for a moment. Consul deletes the key with the session, no earlier than ttl
+// after the last renewal and no later than twice that.
 func (s *Store) Lease(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	return s.do(ctx, answerTime, func(ctx context.Context) error {
 		write := (&api.WriteOptions{}).WithContext(ctx)
@@ -69,16 +68,16 @@ func (s *Store) newLease(key string, value []byte, ttl time.Duration, write *api
 		return s.explain("writing", key, err)
 	}
 	if !acquired {
-		_, _ = s.client.Session().Destroy(session, write) // or it would last for nothing until its time is up
-		return fmt.Errorf("lease %s: Consul at %s gives it to another: %w", s.prefix+key, s.address, allocator.ErrConflict)
+		_, _ = s.client.Session().Destroy(session, write) // else it would last until its TTL ends
+		return fmt.Errorf("lease %s: another session holds it in Consul at %s: %w", s.prefix+key, s.address, allocator.ErrConflict)
 	}
 	return nil
 }
 
-// explainLease is explain for sessions, whose right is one of its own.
+// explainLease is explain for sessions, which need another permission.
 func (s *Store) explainLease(key string, err error) error {
 	if err = s.explain("leasing", key, err); !errors.Is(err, allocator.ErrDenied) {
 		return err
 	}
-	return fmt.Errorf("%w; a lease needs session_prefix \"\" write too", err)
+	return fmt.Errorf("%w; a lease also needs session_prefix \"\" write", err)
 }

@@ -40,8 +40,8 @@ func sessionOf(t *testing.T, client *api.Client) *api.SessionEntry {
 
 func leaser(store allocator.Store) *consul.Store { return store.(*consul.Store) }
 
-// A lease hangs on time alone. When it is lost the key goes, whoever follows the
-// table is told, and claims stay.
+// A lease depends on time only. When it is lost the key is deleted, watchers of the
+// table are notified, and claims stay.
 func TestConsul_lease(t *testing.T) {
 	t.Parallel()
 	agent := startAgent(t)
@@ -53,7 +53,7 @@ func TestConsul_lease(t *testing.T) {
 	must.SliceEmpty(t, first.NodeChecks)
 	must.SliceEmpty(t, first.ServiceChecks)
 
-	// Another process goes on with it.
+	// Another process renews it.
 	must.NoError(t, leaser(open(t, agent, "", "")).Lease(t.Context(), leased, []byte("{}"), shortest))
 	must.Eq(t, first.ID, sessionOf(t, client).ID)
 
@@ -64,12 +64,12 @@ func TestConsul_lease(t *testing.T) {
 	eventually(t, func(ctx context.Context) error { return leaser(store).Lease(ctx, leased, []byte("{}"), shortest) })
 	must.NotNil(t, sessionOf(t, client))
 
-	// So is a key that somebody deleted.
+	// So is a deleted key.
 	_, err = client.KV().Delete("gpu-mem/"+leased, nil)
 	must.NoError(t, err)
 	eventually(t, func(ctx context.Context) error { return leaser(store).Lease(ctx, leased, []byte("{}"), shortest) })
 
-	eventually(t, func(ctx context.Context) error { // nobody renews it
+	eventually(t, func(ctx context.Context) error { // it is not renewed
 		entries, _, err := store.Watch(ctx, 0)
 		for _, entry := range entries {
 			if entry.Key == leased {
@@ -99,7 +99,7 @@ func TestCluster_election_loses_no_lease(t *testing.T) {
 	must.Eq(t, before.ID, sessionOf(t, client).ID)
 }
 
-// A token without the right to hold sessions is told what it lacks.
+// The error of a token without the permission for sessions names the permission.
 func TestConsul_lease_denied(t *testing.T) {
 	t.Parallel()
 	const management = "11111111-2222-4333-8444-666666666666"
@@ -116,7 +116,7 @@ func TestConsul_lease_denied(t *testing.T) {
 	must.StrNotContains(t, err.Error(), token.SecretID)
 }
 
-// The right to sessions is taken away from a token that has a lease.
+// A token that has a lease loses the permission for sessions.
 func TestConsul_lease_revoked(t *testing.T) {
 	t.Parallel()
 	const management = "11111111-2222-4333-8444-777777777777"

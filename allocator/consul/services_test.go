@@ -54,7 +54,7 @@ func TestConsul_many_processes(t *testing.T) {
 	}
 }
 
-// What the store lets pass, Consul takes.
+// Consul accepts what the store accepts.
 func TestConsul_limits(t *testing.T) {
 	t.Parallel()
 	store := open(t, startAgent(t), "", "")
@@ -119,7 +119,7 @@ func TestConsul_denied(t *testing.T) {
 		must.NoError(t, calls(open(t, agent, reader, ""))["watch"](t.Context()))
 		must.StrContains(t, says(narrow, "watch"), `lacks read on key_prefix "gpu-mem/"`)
 
-		// Whether writing is permitted can be asked without writing.
+		// Writable checks the permission without writing.
 		must.NoError(t, allocator.NewTable(open(t, agent, writer, "")).Writable(t.Context()))
 		must.ErrorIs(t, allocator.NewTable(open(t, agent, reader, "")).Writable(t.Context()), allocator.ErrWriteDenied)
 		entries, _, err := open(t, agent, reader, "").Watch(t.Context(), 0)
@@ -135,7 +135,7 @@ func TestConsul_denied(t *testing.T) {
 	}
 }
 
-// Consul is killed and comes back, twice, while tasks start and end.
+// Consul is killed and restarted, twice, while tasks start and end.
 func TestConsul_restarts_in_the_middle(t *testing.T) {
 	t.Parallel()
 	lives := 30
@@ -188,7 +188,7 @@ func TestConsul_prefixes(t *testing.T) {
 	t.Parallel()
 	agent := startAgent(t)
 	client := agent.Client(t, "")
-	_, err := client.KV().Put(&api.KVPair{Key: "gpu-memory/of/somebody/else", Value: []byte("x")}, nil)
+	_, err := client.KV().Put(&api.KVPair{Key: "gpu-memory/of/another/program", Value: []byte("x")}, nil)
 	must.NoError(t, err)
 	one, other := open(t, agent, "", ""), open(t, agent, "", "/teams/vision/gpu-mem/")
 
@@ -201,12 +201,12 @@ func TestConsul_prefixes(t *testing.T) {
 	}
 	keys, _, err := client.KV().Keys("", "", nil)
 	must.NoError(t, err)
-	must.Eq(t, []string{"gpu-mem/gpus/GPU-contested/claims", "gpu-memory/of/somebody/else", "ready",
+	must.Eq(t, []string{"gpu-mem/gpus/GPU-contested/claims", "gpu-memory/of/another/program", "ready",
 		"teams/vision/gpu-mem/gpus/GPU-contested/claims"}, keys)
 }
 
-// One value is nonsense: that GPU takes no claims and says why, and the others
-// go on.
+// One value is unreadable: that GPU accepts no claims and the error says why; the others
+// keep working.
 func TestConsul_value_edited_by_hand(t *testing.T) {
 	t.Parallel()
 	agent := startAgent(t)
@@ -247,7 +247,7 @@ func TestConsul_wiped(t *testing.T) {
 }
 
 // A task on more GPUs than Consul changes at once is refused before anything is
-// written, and is told the limit.
+// written, and the error names the limit.
 func TestConsul_claims_on_many_GPUs(t *testing.T) {
 	t.Parallel()
 	store := open(t, startAgent(t), "", "")
@@ -258,7 +258,7 @@ func TestConsul_claims_on_many_GPUs(t *testing.T) {
 	}
 	err := table.Claim(t.Context(), owner, allocator.Attempt{ID: "attempt"}, bookings)
 	must.ErrorIs(t, err, allocator.ErrTooLarge)
-	must.ErrorContains(t, err, "65 operations at once, Consul takes 64")
+	must.ErrorContains(t, err, "transaction of 65 operations, Consul accepts 64")
 	jobs, err := holders(t.Context(), store)
 	must.NoError(t, err)
 	must.SliceEmpty(t, jobs)
@@ -269,7 +269,7 @@ func TestConsul_claims_on_many_GPUs(t *testing.T) {
 	must.Len(t, 64, jobs)
 }
 
-// Consul takes the ledger of a GPU on which each unit is a claim with the worst names,
+// Consul accepts the ledger of a GPU on which each unit is a claim with the worst names,
 // and whatever else happens to the claims.
 func TestConsul_takes_a_full_ledger(t *testing.T) {
 	t.Parallel()

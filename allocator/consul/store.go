@@ -18,14 +18,12 @@ import (
 )
 
 const (
-	// answerTime bounds a request that should be answered at once. It is
-	// longer than the seven seconds that an agent holds a request while the
-	// servers elect a leader.
+	// answerTime bounds a request that is answered at once. It is longer than the seven
+	// seconds for which an agent holds a request while the servers elect a leader.
 	answerTime = 15 * time.Second
 
-	// watchTime bounds a blocking query. A version that the server has not
-	// reached, which is what clients ask for that missed a restore, is noticed
-	// after this time.
+	// watchTime bounds a blocking query. A client that missed a restore waits for a version
+	// that the server may not reach; it notices that after this time.
 	watchTime = time.Minute
 )
 
@@ -51,7 +49,7 @@ var _ allocator.Store = (*Store)(nil)
 func New(config Config) (*Store, error) {
 	prefix := strings.Trim(cmp.Or(config.Prefix, allocator.DefaultPrefix), "/") + "/"
 	if prefix == "/" {
-		return nil, fmt.Errorf("prefix %q: the table must not be mixed with all other keys: %w", config.Prefix, allocator.ErrInvalid)
+		return nil, fmt.Errorf("invalid prefix %q, want for example gpu-mem: %w", config.Prefix, allocator.ErrInvalid)
 	}
 	conf, tokens, err := config.client()
 	if err != nil {
@@ -117,9 +115,9 @@ func (s *Store) Watch(ctx context.Context, after uint64) (entries []allocator.En
 		if version != after { // also when the index went back: start over
 			return entries, version, nil
 		}
-		// A query that ends before its time with nothing new was woken because
-		// the servers' data was replaced. It would now wait for an index that
-		// the restored data may not reach for long, so the next one does not.
+		// A query that ends early without a change means that the servers' data was
+		// restored. The restored data may not reach the index for long, so the next query
+		// does not wait for it.
 		if wait != 0 && time.Since(begun) < watchTime {
 			wait = 0
 		} else {
@@ -133,11 +131,11 @@ func (s *Store) list(ctx context.Context, after uint64) ([]allocator.Entry, uint
 	query.WaitIndex, query.WaitTime = after, watchTime
 	pairs, meta, err := s.client.KV().List(s.prefix, query)
 	if err == nil && meta.ResultsFilteredByACLs {
-		err = api.StatusError{Code: http.StatusForbidden, Body: "Consul left out keys that the token may not read"}
+		err = api.StatusError{Code: http.StatusForbidden, Body: "Consul omitted keys that the token may not read"}
 	}
 	if err == nil && len(pairs) == 0 {
-		// Consul leaves out what must not be read and says so only to those
-		// who have a token. A single read is refused in either case.
+		// Consul omits keys that the token may not read, and reports that only to requests
+		// with a token. It denies a single read in either case.
 		_, _, err = s.client.KV().Get(s.prefix, consistent(ctx))
 	}
 	if err != nil {
@@ -152,8 +150,7 @@ func (s *Store) list(ctx context.Context, after uint64) ([]allocator.Entry, uint
 	return entries, max(1, meta.LastIndex), nil
 }
 
-// do runs a request until it is done, its time is up, or the caller or the
-// store ends it.
+// do runs a request until it ends, times out, or ctx or the store is closed.
 func (s *Store) do(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
 	if s.closed.Err() != nil {
 		return allocator.ErrClosed

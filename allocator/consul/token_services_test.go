@@ -34,10 +34,10 @@ func TestConsul_token_is_renewed(t *testing.T) {
 		must.NoError(t, err)
 		return token
 	}
-	file, told := filepath.Join(t.TempDir(), "token"), &notices{}
+	file, got := filepath.Join(t.TempDir(), "token"), &notices{}
 	first := newToken()
 	writeToken(t, file, first.SecretID)
-	store, err := consul.New(consul.Config{Address: agent.Address, TokenFile: file, Notify: told.add})
+	store, err := consul.New(consul.Config{Address: agent.Address, TokenFile: file, Notify: got.add})
 	must.NoError(t, err)
 	t.Cleanup(func() { must.NoError(t, store.Close()) })
 	before := newTenant(store, "before")
@@ -67,8 +67,8 @@ func TestConsul_token_is_renewed(t *testing.T) {
 	jobs, err := holders(t.Context(), store)
 	must.NoError(t, err)
 	must.Eq(t, []string{"after"}, jobs)
-	must.Eq(t, []string{"using the new Consul token in " + file}, told.list())
+	must.Eq(t, []string{"using the new Consul token in " + file}, got.list())
 	for _, token := range []*api.ACLToken{first, second} {
-		must.StrNotContains(t, told.list()[0], token.SecretID)
+		must.StrNotContains(t, got.list()[0], token.SecretID)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"sync"
 )
 
-// errToken is returned when a request is not sent because the token file cannot
-// be read. The program that renews the token may be about to write it.
+// errToken is returned when the token file cannot be read, so that the request is not sent.
+// The program that renews the token may be about to write the file.
 var errToken = errors.New("cannot read the Consul token")
 
-// tokens is where requests get their ACL token from.
+// tokens provides the ACL token of requests.
 type tokens struct {
 	file   string           // empty if the token never changes
 	notify func(msg string) // called when the token changes, and when the file cannot be read
@@ -27,8 +27,8 @@ type tokens struct {
 	fault string // reported already
 }
 
-// newTokens returns the token of the configuration or, like all Consul clients,
-// of the environment. A file outranks a token from the same place.
+// newTokens uses the token of the configuration or, like all Consul clients, of the
+// environment. In each of them a file overrides a token.
 func newTokens(config Config, envToken, envFile string) *tokens {
 	t := &tokens{notify: config.Notify}
 	if t.notify == nil {
@@ -54,9 +54,9 @@ func (t *tokens) configured() bool {
 	return t.file != "" || t.token != ""
 }
 
-// newest returns the token. A file is read for each request: it is short, and a
-// token that was replaced may be deleted in the next moment. While the file
-// cannot be read, the last token counts.
+// newest returns the current token. It reads the file for each request: it is short, and a
+// replaced token may be deleted at any moment. While the file cannot be read, it returns the
+// last token.
 func (t *tokens) newest() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// authorized is a transport that gives each request the newest token.
+// authorized is a transport that adds the newest token to each request.
 type authorized struct {
 	tokens *tokens
 	base   http.RoundTripper
@@ -102,8 +102,8 @@ type authorized struct {
 
 const aclHeader = "X-Consul-Token"
 
-// RoundTrip sends the request, and sends it again if Consul refuses its token and
-// the file holds another one by then.
+// RoundTrip sends the request, and again if Consul denies it and the file has another token
+// by then.
 func (a authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	token, err := a.tokens.newest()
 	if err != nil {
@@ -129,7 +129,7 @@ func (a authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	return a.base.RoundTrip(again)
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections implements the interface that http.Client checks for.
 func (a authorized) CloseIdleConnections() {
 	if base, ok := a.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()

@@ -17,7 +17,7 @@ import (
 	"nomad-gpu-mem/allocator/consul"
 )
 
-// gate is a Consul that takes one token only.
+// gate is a Consul that accepts one token only.
 type gate struct {
 	mu       sync.Mutex
 	valid    string
@@ -68,11 +68,11 @@ func (n *notices) list() []string {
 	return n.all
 }
 
-func withTokenFile(t *testing.T, g *gate, file string, told *notices) *consul.Store {
+func withTokenFile(t *testing.T, g *gate, file string, got *notices) *consul.Store {
 	t.Helper()
 	server := httptest.NewServer(g)
 	t.Cleanup(server.Close)
-	store, err := consul.New(consul.Config{Address: server.URL, TokenFile: file, Notify: told.add})
+	store, err := consul.New(consul.Config{Address: server.URL, TokenFile: file, Notify: got.add})
 	must.NoError(t, err)
 	t.Cleanup(func() { must.NoError(t, store.Close()) })
 	return store
@@ -82,19 +82,19 @@ func TestStore_uses_a_renewed_token(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	writeToken(t, file, "first")
-	g, told := &gate{valid: "first"}, &notices{}
-	store := withTokenFile(t, g, file, told)
+	g, got := &gate{valid: "first"}, &notices{}
+	store := withTokenFile(t, g, file, got)
 	for _, call := range calls(store) {
 		must.NoError(t, call(t.Context()))
 	}
-	must.SliceEmpty(t, told.list())
+	must.SliceEmpty(t, got.list())
 
 	writeToken(t, file, "second")
 	g.accept("second")
 	for name, call := range calls(store) {
 		must.NoError(t, call(t.Context()), must.Sprint(name))
 	}
-	must.Eq(t, []string{"using the new Consul token in " + file}, told.list())
+	must.Eq(t, []string{"using the new Consul token in " + file}, got.list())
 }
 
 // The file changes while a request with the old token is under way.
@@ -126,8 +126,8 @@ func TestStore_refused_token_that_stays(t *testing.T) {
 func TestStore_token_file_that_cannot_be_read(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
-	g, told := &gate{valid: "first"}, &notices{}
-	store := withTokenFile(t, g, file, told)
+	g, got := &gate{valid: "first"}, &notices{}
+	store := withTokenFile(t, g, file, got)
 	for name, call := range calls(store) {
 		err := call(t.Context())
 		must.ErrorIs(t, err, allocator.ErrUnavailable, must.Sprint(name))
@@ -141,8 +141,8 @@ func TestStore_token_file_that_cannot_be_read(t *testing.T) {
 	for _, call := range calls(store) {
 		must.NoError(t, call(t.Context()))
 	}
-	must.Len(t, 1, told.list())
-	must.StrContains(t, told.list()[0], file+" is empty")
+	must.Len(t, 1, got.list())
+	must.StrContains(t, got.list()[0], file+" is empty")
 }
 
 func TestStore_token_precedence(t *testing.T) {

@@ -62,7 +62,7 @@ func TestNew_touches_nothing(t *testing.T) {
 	must.DirNotExists(t, filepath.Dir(path))
 }
 
-// The text is an interface: people read it with cat.
+// The text is an interface: operators read it with cat.
 func TestStore_text(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -155,7 +155,7 @@ func TestStore_waits_for_the_lock(t *testing.T) {
 	must.NoError(t, <-ended)
 }
 
-// What another process or a person has written counts at once, also if the store
+// A change by another process or an operator counts at once, also if the store
 // has read the file before.
 func TestStore_sees_what_others_wrote(t *testing.T) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func TestStore_file_system_errors(t *testing.T) {
 	must.ErrorIs(t, store.Apply(t.Context(), []allocator.Write{{Key: "key", Value: []byte("1")}}), allocator.ErrUnavailable)
 }
 
-// Whoever waits sees a change that another process made, also if the directory
+// A watcher sees a change by another process, also if the directory
 // did not exist when the waiting began.
 func TestStore_watch_begins_before_the_file(t *testing.T) {
 	t.Parallel()

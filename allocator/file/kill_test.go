@@ -53,7 +53,7 @@ func twice(n int, version uint64) []allocator.Write {
 }
 
 // A process that is killed in the middle of writing loses no write that it was
-// told of, leaves no half of one, and leaves the lock free.
+// reported, leaves no half of one, and leaves the lock free.
 func TestStore_survives_kill(t *testing.T) {
 	t.Parallel()
 	rounds := 40

@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// lastRead is the content that was last read or written, so that it need not be
-// decoded again while the file is the same. The file is kept open: for so long
-// nothing else can get its inode, and a file that has it is this one.
+// lastRead caches the content that was last read or written, so that it need not be decoded
+// again while the file is the same. It keeps the file open, so that no other file can get
+// its inode: a file with that inode is this one.
 type lastRead struct {
 	mu    sync.Mutex
-	file  *os.File // nil: nothing is kept
+	file  *os.File // nil if nothing is cached
 	info  os.FileInfo
 	table *table
 }
 
-// read returns the content of the file as it is now.
+// read returns the current content of the file.
 func (l *lastRead) read(path string) (*table, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,20 +43,20 @@ func (l *lastRead) read(path string) (*table, error) {
 	return table, nil
 }
 
-// remember keeps what was written. The caller has the lock: the file is still the
-// one with this content.
+// remember caches the written content. The caller must hold the lock, so that the file still
+// has this content.
 func (l *lastRead) remember(path string, table *table) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	file, info, err := open(path)
 	if err != nil {
-		return // it is read when it is needed
+		return // it is read when needed
 	}
 	l.keep(file, info, table)
 }
 
-// is reports whether the file is the one that is kept. Its time and size tell
-// whether a person has edited it in place, which this package never does.
+// is reports whether the file is the cached one. Its time and size show an edit in place,
+// which this package never makes.
 func (l *lastRead) is(now os.FileInfo) bool {
 	return l.file != nil && os.SameFile(l.info, now) && l.info.ModTime().Equal(now.ModTime()) && l.info.Size() == now.Size()
 }
@@ -68,14 +68,14 @@ func (l *lastRead) keep(file *os.File, info os.FileInfo, table *table) {
 	l.file, l.info, l.table = file, info, table
 }
 
-// forget lets go of the file.
+// forget closes the file and drops the cache.
 func (l *lastRead) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keep(nil, nil, nil)
 }
 
-// open opens the file and tells what it is, as of before anything is read of it.
+// open opens the file and returns its info from before the first read.
 func open(path string) (*os.File, os.FileInfo, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// replace makes text the content of the file, or leaves the file as it is. Only
-// the holder of the lock may call it: the next content always has the same
-// name, so one that a killed process left is overwritten.
+// replace replaces the content of the file by text, or leaves it unchanged. The caller must
+// hold the lock. The next content always has the same name, so the next call overwrites the
+// one that a killed process left.
 func replace(path string, text []byte) error {
 	next := path + ".next"
 	if err := write(next, text); err != nil {
@@ -20,8 +20,8 @@ func replace(path string, text []byte) error {
 	if err := os.Rename(next, path); err != nil {
 		return err
 	}
-	// Without this a power cut may bring the old content back after the new
-	// one was acted upon.
+	// Without this a power failure may restore the old content after callers acted on the
+	// new one.
 	return syncDir(filepath.Dir(path))
 }
 
@@ -31,7 +31,7 @@ func write(path string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	// The mode is set again since the process may have a tighter umask.
+	// Chmod sets the mode again, since the umask may have reduced it.
 	return errors.Join(err, f.Chmod(fileMode), f.Sync(), f.Close())
 }
 

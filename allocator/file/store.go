@@ -21,8 +21,7 @@ const (
 	fileMode = 0o644
 	lockMode = 0o600
 
-	// lockPause is the time between two tries to get the lock. A write takes
-	// about as long.
+	// lockPause is the pause between two attempts to lock. A write takes about as long.
 	lockPause = 5 * time.Millisecond
 )
 
@@ -36,8 +35,8 @@ type Store struct {
 
 var _ allocator.Store = (*Store)(nil)
 
-// New returns the store in the file of that path. Neither the file nor its
-// directory need exist: the first write makes them.
+// New returns the store in the file of that path. The first write creates the file and its
+// directory if they are missing.
 func New(path string) *Store {
 	s := &Store{path: filepath.Clean(path)}
 	s.closed, s.close = context.WithCancel(context.Background())
@@ -47,7 +46,7 @@ func New(path string) *Store {
 // String names the store in messages.
 func (s *Store) String() string { return "file " + s.path }
 
-// Close ends the calls in progress, except those that write already.
+// Close ends the calls in progress, except those that already write.
 func (s *Store) Close() error {
 	s.close()
 	s.last.forget()
@@ -94,12 +93,12 @@ func (s *Store) Apply(ctx context.Context, writes []allocator.Write) error {
 	if err := replace(s.path, text); err != nil {
 		return explain(err)
 	}
-	s.last.remember(s.path, next) // nobody else writes before unlock
+	s.last.remember(s.path, next) // no other process writes before unlock
 	return nil
 }
 
-// lock waits for the right to write. The lock file stays for ever: to remove it
-// would let two processes hold locks on two files of one name.
+// lock waits for the write lock. The lock file is never removed: otherwise two processes
+// could hold locks on two files of one name.
 func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -114,7 +113,7 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = lock.Unlock() }, nil
 }
 
-// ended returns why no call may go on: the store is closed or ctx is done.
+// ended returns an error if the store is closed or ctx has ended.
 func (s *Store) ended(ctx context.Context) error {
 	if s.closed.Err() != nil {
 		return allocator.ErrClosed
@@ -141,8 +140,7 @@ func (s *Store) read() (*table, error) {
 	}
 }
 
-// explain adds to an error of the file system, which names the path, what it
-// means for the table.
+// explain adds the table's sentinel to an error of the file system, which names the path.
 func explain(err error) error {
 	switch {
 	case err == nil:

@@ -16,24 +16,24 @@ import (
 // format is the version of the file's layout.
 const format = 1
 
-// table is the content of the file. It is never changed: others may be reading it.
+// table is the content of the file. It is immutable: concurrent calls may read it.
 type table struct {
 	Format  int              `json:"format"`
 	Version uint64           `json:"version"` // of the last change, never 0
 	Entries map[string]entry `json:"entries"`
 }
 
-// entry is a value of the table: as it is if it is compact JSON, which all
-// values are that the table writes, else as bytes in base64.
+// entry is a value of the table: unchanged if it is compact JSON, as all values that the
+// table writes, else as bytes in base64.
 type entry struct {
 	Version uint64          `json:"version"` // the table's, when the value was written
 	Value   json.RawMessage `json:"value,omitempty"`
 	Bytes   []byte          `json:"bytes,omitempty"`
 
-	text []byte // its place in the file; most entries are written as they were read
+	text []byte // its text in the file; most entries are written as they were read
 }
 
-// newTable returns the content that a file which is not there stands for.
+// newTable returns the content of a missing file.
 func newTable() *table {
 	return &table{Format: format, Version: 1, Entries: map[string]entry{}}
 }
@@ -68,8 +68,8 @@ func decode(text []byte) (*table, error) {
 	return t, nil
 }
 
-// formatOf returns the format of a text that cannot be decoded, 0 if it has none: a newer version may have changed
-// anything else.
+// formatOf returns the format of a text that cannot be decoded, 0 if it has none: a newer
+// version may have changed everything else.
 func formatOf(text []byte) int {
 	var head struct {
 		Format int `json:"format"`
@@ -80,7 +80,7 @@ func formatOf(text []byte) int {
 	return head.Format
 }
 
-// encode returns the text of the file. Sorted keys and indents are for people.
+// encode returns the text of the file, with sorted keys and indents for readability.
 func (t *table) encode() ([]byte, error) {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "{\n  \"format\": %d,\n  \"version\": %d,\n  \"entries\": {", t.Format, t.Version)
@@ -100,7 +100,7 @@ func (t *table) encode() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// indented returns the JSON of a part of an entry, as it stands in the file.
+// indented returns the JSON of a part of an entry, with the file's indentation.
 func indented(part any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -176,7 +176,7 @@ func (e entry) value() []byte {
 	return append([]byte{}, e.Bytes...)
 }
 
-// compacted returns JSON without the spaces that make it readable.
+// compacted returns JSON without white space.
 func compacted(value []byte) ([]byte, error) {
 	var b bytes.Buffer
 	err := json.Compact(&b, value)

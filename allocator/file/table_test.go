@@ -11,7 +11,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Whatever bytes a value has, the file gives them back.
+// The file returns the bytes of any value unchanged.
 func FuzzTable(f *testing.F) {
 	for _, value := range []string{"", "null", "{}", ` {"a": 1}`, "\xff", `"<\u2028>"`, `{"a":1e999}`, "1\n", `"` + "\xff" + `"`} {
 		f.Add("key", []byte(value))

@@ -26,7 +26,7 @@ func copyOf(t *testing.T, text []byte) string {
 	return path
 }
 
-// A table of the first format, whose states, cordons and profiles had no version, is read, and each value
+// A table of the first format, without versions in states, cordons and profiles, is read, and each value
 // carries its version as soon as it changes.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestDowngrade(t *testing.T) {
 		must.ErrorIs(t, err, allocator.ErrNewer)
 		must.ErrorContains(t, err, "upgrade the plugin")
 		must.StrNotContains(t, err.Error(), "move it away")
-		err = table.Request(t.Context(), allocator.Owner{Alloc: "a", Task: "b"}, time.Minute, allocator.Room{GPU: goldenGPU, UnitMiB: 1, Of: 1, Count: 1})
+		err = table.Request(t.Context(), allocator.Owner{Alloc: "a", Task: "b"}, time.Minute, allocator.UnitRequest{GPU: goldenGPU, UnitMiB: 1, TotalUnits: 1, Count: 1})
 		must.ErrorIs(t, err, allocator.ErrNewer)
 		got, err := os.ReadFile(path)
 		must.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// pollTime is how often the file is looked at in any case: not every file
-// system tells of changes, and the directory may not be there yet.
+// pollTime is how often the file is checked in any case: not every file system reports
+// changes, and the directory may not exist yet.
 const pollTime = time.Second
 
 // Watch returns all entries once the file's version is no longer after.
@@ -22,11 +22,10 @@ func (s *Store) Watch(ctx context.Context, after uint64) ([]allocator.Entry, uin
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
-		// The directory, since the file is replaced and a watch would stay on
-		// the old one.
+		// The directory, since a watch on the file would stay on the replaced one.
 		_ = watcher.Add(filepath.Dir(s.path))
 	} else {
-		watcher = &fsnotify.Watcher{} // tells nothing: polling has to do
+		watcher = &fsnotify.Watcher{} // sends no events: polling is enough
 	}
 	poll := time.NewTicker(pollTime)
 	defer poll.Stop()
@@ -45,7 +44,7 @@ func (s *Store) Watch(ctx context.Context, after uint64) ([]allocator.Entry, uin
 	}
 }
 
-// wait returns when the file may have changed, or when nobody waits any more.
+// wait returns when the file may have changed, or ctx or the store has ended.
 func (s *Store) wait(ctx context.Context, watcher *fsnotify.Watcher, poll <-chan time.Time) {
 	for {
 		select {
@@ -53,7 +52,7 @@ func (s *Store) wait(ctx context.Context, watcher *fsnotify.Watcher, poll <-chan
 			if filepath.Base(event.Name) == filepath.Base(s.path) {
 				return
 			}
-		case <-watcher.Errors: //nolint:errcheck // events were lost, so the file has to be looked at
+		case <-watcher.Errors: //nolint:errcheck // events were lost, so the file must be checked
 			return
 		case <-poll:
 			return

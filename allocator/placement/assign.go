@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// place is a node as it would be.
+// place is a node as it would be after a placement.
 type place struct {
 	cpu, mem  int
 	gpus      []gpu
@@ -20,8 +20,8 @@ type place struct {
 	misfit    int64    // see target.misfit
 }
 
-// assigner finds GPUs for the asks of one request on one node. It is kept for
-// its memory.
+// assigner finds GPUs for the asks of one request on one node. It is reused to save
+// allocations.
 type assigner struct {
 	place
 	before  baseline // of the node as it is
@@ -48,8 +48,7 @@ const unfit = -1 << 63
 
 // assign returns the score of the best way found to serve the class on a node,
 // or unfit; the way is in p.work.chosen. The asks are served one after another,
-// the largest first, each in the way that is best then; what cannot be
-// completed is taken back.
+// the largest first, each in the best way at that point, with backtracking.
 func (p *Placer) assign(at int32, c *class) int64 {
 	n := &p.nodes[at]
 	if n.spec.Out != "" || n.spec.CPU < c.cpu || n.spec.MemoryMiB < c.mem || len(n.gpus) == 0 && len(c.asks) > 0 {
@@ -91,7 +90,7 @@ func (p *Placer) serve(n *node, c *class, i int) int64 {
 		if w.fits(n, a, g) && (p.policy.Ties == TiesRandom || !w.alike(n, a, g)) {
 			w.take(a, g, p.target)
 			options = append(options, option{int32(g), p.score()})
-			w.giveBack(a, g, p.target)
+			w.undo(a, g, p.target)
 		}
 	}
 	w.options[i] = options
@@ -105,7 +104,7 @@ func (p *Placer) serve(n *node, c *class, i int) int64 {
 		if score := p.serve(n, c, i+1); score != unfit {
 			return score
 		}
-		w.giveBack(a, int(o.gpu), p.target)
+		w.undo(a, int(o.gpu), p.target)
 	}
 	return unfit
 }
@@ -144,11 +143,11 @@ func (w *assigner) alike(n *node, a *ask, g int) bool {
 	return false
 }
 
-// take gives a GPU's memory to an ask.
+// take takes an ask's memory from a GPU.
 func (w *assigner) take(a *ask, g int, t *target) { w.move(a, g, t, +1) }
 
-// giveBack undoes take.
-func (w *assigner) giveBack(a *ask, g int, t *target) { w.move(a, g, t, -1) }
+// undo undoes take.
+func (w *assigner) undo(a *ask, g int, t *target) { w.move(a, g, t, -1) }
 
 func (w *assigner) move(a *ask, g int, t *target, sign int32) {
 	have := &w.gpus[g]

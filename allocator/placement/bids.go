@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// worth is what the free memory of a GPU is worth to future tasks: the sum of
-// the prices of those that fill it best. A GPU filled in one of the best ways is
-// worth its size, so what free memory is worth less than its amount is misfit:
-// it will be lost, however well the tasks to come are placed.
+// worth is the value of a GPU's free memory for future tasks: the sum of the prices of the
+// tasks that fill it best. A GPU filled in one of the best ways is worth its size. If free
+// memory is worth less than its amount, the difference is misfit: it will be lost, however well
+// future tasks are placed.
 //
-// The prices are those at which all of the demand, cut into slices, fills the
-// fewest GPUs: the dual values of the cutting-stock problem. They know what
-// fragments do not: that a third and a half of a GPU are a bad match if nothing
-// in the demand is a sixth, although either fits well beside others.
+// The prices are those at which all of the demand, cut into slices, fills the fewest GPUs: the
+// dual values of the cutting-stock problem. Unlike fragments, they show that a third and a half
+// of a GPU are a bad match if nothing in the demand is a sixth, although either fits well beside
+// others.
 type worth struct {
 	quantum int32   // MiB; amounts between its multiples are worth no more
 	of      []int64 // by quanta of free memory, a measure in MiB
@@ -45,7 +45,7 @@ func (t *target) setWorth(demand []Class, s supply) {
 			}
 		}
 		if kind.sizeMiB == 0 {
-			continue // nobody can have it
+			continue // it is not offered
 		}
 		same := slices.IndexFunc(asked, func(a map[int32]float64) bool { return maps.Equal(a, asked[k]) })
 		if same < k && s.kinds[same].sizeMiB == kind.sizeMiB {
@@ -56,8 +56,8 @@ func (t *target) setWorth(demand []Class, s supply) {
 	}
 }
 
-// newWorth takes the number of slices of each size that are asked for. Whole
-// GPUs share with no one, and are worth their size.
+// newWorth takes the number of requested slices of each size. A whole GPU is not shared, and
+// is worth its size.
 func newWorth(counts map[int32]float64, size int32) worth {
 	c := newCutting(counts, size)
 	prices := c.prices()
@@ -105,18 +105,17 @@ func gcd(a, b int32) int32 {
 }
 
 // The prices are found in rounds, of which each changes them less than the one
-// before. These figures bring them within a tenth of a percent of the best.
+// before. With these figures they are within a tenth of a percent of the best.
 const (
 	rounds      = 2000
 	firstChange = 1.0
 	lastChange  = 0.001
 )
 
-// prices returns the price of a slice of each size, in GPUs. It raises them in
-// rounds (multiplicative weights): fill one GPU in the way that is dearest, and
-// make what is in it cheaper, since less of it is left to be cut. Of all the
-// rounds' prices, those are best at which the demand is dearest while no GPU's
-// content costs more than the GPU.
+// prices returns the price of a slice of each size, in GPUs. It adjusts them in rounds
+// (multiplicative weights): fill one GPU in the most expensive way, and lower the prices of its
+// content, since less of it is left to be cut. The best prices of all rounds are those with the
+// most expensive demand while no GPU's content costs more than the GPU.
 func (c *cutting) prices() []float64 {
 	covered := make([]float64, len(c.sizes)) // how often each size was cut, in terms of its count
 	prices := make([]float64, len(c.sizes))
@@ -164,9 +163,8 @@ func (c *cutting) cover(covered []float64, cut []int, change float64) {
 	}
 }
 
-// fill finds the dearest content for every amount of free memory, and how many
-// slices of each size are in that of a whole GPU. What it returns is good until
-// the next call.
+// fill finds the most expensive content for every amount of free memory, and how many slices of
+// each size the content of a whole GPU has. The results are valid until the next call.
 func (c *cutting) fill(prices []float64) (content []float64, cut []int) {
 	const nothing, smaller = -1, -2
 	for free := range c.best {

@@ -6,7 +6,7 @@ package placement
 // maxClasses bounds the cache: 12 bytes a node and class.
 const maxClasses = 512
 
-// cache keeps the scores of every node for the kinds of requests seen last.
+// cache has the scores of every node for the most recent kinds of requests.
 type cache struct {
 	classes map[string]*scored
 	clock   uint64 // counts uses
@@ -18,7 +18,7 @@ type scored struct {
 	class
 	scores  []int64  // by position of the node
 	version []uint32 // of the node that the score is of
-	losses  []uint16 // what room the place takes; see losses.go
+	losses  []uint16 // the room that the place takes; see losses.go
 	usedAt  uint64
 }
 
@@ -36,7 +36,7 @@ func (c *cache) of(r Request, kinds []kind) *scored {
 	c.key = r.appendKey(c.key[:0])
 	s, known := c.classes[string(c.key)]
 	if !known {
-		c.makeRoom()
+		c.evict()
 		s = &scored{class: newClass(r, kinds)}
 		c.classes[string(c.key)] = s
 	}
@@ -44,8 +44,8 @@ func (c *cache) of(r Request, kinds []kind) *scored {
 	return s
 }
 
-// makeRoom forgets the kind of request that was not seen for longest.
-func (c *cache) makeRoom() {
+// evict drops the least recently used kind of request if the cache is full.
+func (c *cache) evict() {
 	if len(c.classes) < maxClasses {
 		return
 	}

@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// Choose returns the best place for a request. It takes nothing: see Place.
-// Without one the error is ErrNoRoom; the error of a request that no cluster could take
-// matches ErrBadRequest.
+// Choose returns the best place for a request, without taking it: see Place. If no node fits,
+// the error is ErrNoRoom; if the request is invalid, it matches ErrBadRequest.
 func (p *Placer) Choose(r Request) (Decision, error) {
 	s, err := p.rank(r)
 	if err != nil {
@@ -49,7 +48,7 @@ func (p *Placer) Shortlist(r Request, count int) ([]Decision, error) {
 	return decisions, nil
 }
 
-// rank brings the scores of all nodes for a request up to date.
+// rank updates the scores of all nodes for a request.
 func (p *Placer) rank(r Request) (*scored, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -76,7 +75,7 @@ func (p *Placer) rank(r Request) (*scored, error) {
 // total is the score of a node with what its place costs in rooms.
 func (p *Placer) total(s *scored, at int32) int64 { return s.scores[at] + p.losses.cost[s.losses[at]] }
 
-// retarget makes the target anew. Nothing that was scored before counts then.
+// retarget computes the target again, which invalidates all scores.
 func (p *Placer) retarget() {
 	s := p.supply()
 	demand := p.demand

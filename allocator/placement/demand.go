@@ -9,8 +9,7 @@ import (
 	"slices"
 )
 
-// Class is a kind of task that is expected, and how often: any measure will do,
-// such as a count.
+// Class is a kind of expected task, and its relative frequency, for example a count.
 type Class struct {
 	Request Request // without Fits
 	Weight  float64
@@ -37,7 +36,7 @@ type targetClass struct {
 	weight   int64 // all weights together are one
 }
 
-// newTarget reads the demand, as far as the policy looks at it.
+// newTarget computes the parts of the target that the policy uses.
 func newTarget(demand []Class, policy Policy, s supply) *target {
 	t := &target{gpuMiB: s.gpuMiB(), price: make([]int64, len(s.kinds)), worth: make([]worth, len(s.kinds))}
 	t.addClasses(usual(demand, policy.Target.CoverPermille), policy.Target, s)
@@ -101,8 +100,8 @@ func (t *target) addClasses(demand []Class, want Target, s supply) {
 	}
 }
 
-// addClass adds a class. To one that asks for no GPU, all free memory is of no
-// use: it needs what no GPU has.
+// addClass adds a class. One that asks for no GPU cannot use any free memory: its need is
+// never.
 func (t *target) addClass(c class, weight int64) {
 	class := targetClass{cpu: c.cpu, mem: c.mem, count: 1, weight: weight}
 	need := slices.Repeat([]int32{never}, len(t.price))

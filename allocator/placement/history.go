@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// History learns what future tasks will ask from what tasks asked. What was
-// asked a half-life ago counts half.
+// History learns what future tasks will ask for from past requests. A request of one
+// half-life ago counts half.
 type History struct {
 	halfLife time.Duration
 	epoch    time.Time // when a task counts 1
@@ -25,8 +25,8 @@ func NewHistory(halfLife time.Duration) *History {
 	return &History{halfLife: halfLife, counts: map[string]*Class{}}
 }
 
-// Observe counts a request that was made at that time, whether or not there was
-// room for it. The order of calls does not matter.
+// Observe counts a request made at that time, whether or not it fitted. The order of calls
+// does not matter.
 func (h *History) Observe(r Request, at time.Time) {
 	if len(h.counts) == 0 {
 		h.epoch = at
@@ -50,8 +50,8 @@ func (h *History) Observe(r Request, at time.Time) {
 	c.Weight += weight
 }
 
-// Classes returns what was asked, the most frequent first. The weights of a
-// history sum up to the number of tasks that its decay leaves.
+// Classes returns the observed requests, the most frequent first. The weights sum up to the
+// number of tasks after decay.
 func (h *History) Classes() []Class {
 	keys := slices.Sorted(maps.Keys(h.counts))
 	classes := make([]Class, len(keys))
@@ -67,7 +67,7 @@ func (h *History) weight(at time.Time) float64 {
 	return math.Exp2(at.Sub(h.epoch).Seconds() / h.halfLife.Seconds())
 }
 
-// moveEpoch keeps the weights small. What has become nothing is forgotten.
+// moveEpoch keeps the weights small, and drops negligible ones.
 func (h *History) moveEpoch(to time.Time) {
 	scale := h.weight(to)
 	h.epoch = to

@@ -5,9 +5,9 @@ package placement
 
 import "math"
 
-// losses are the different losses of room that places mean, and what each costs
-// now. That depends on the whole cluster and changes all the time, so the scores
-// that are kept are without it: they name their loss.
+// losses are the different losses of room that places cause, and what each costs now. The cost
+// depends on the whole cluster and changes constantly, so cached scores exclude it and name
+// their loss instead.
 type losses struct {
 	known  []rooms
 	number map[rooms]uint16
@@ -22,23 +22,23 @@ type losses struct {
 	freeRoom [maxRooms]int
 }
 
-// paid is what the costs of losses depend on, as far as it matters.
+// paid is the state of the cluster that the costs of losses depend on.
 type paid struct {
 	rooms [maxRooms]int // that are free
 	lasts int64         // see losses.lasts
 }
 
 const (
-	// maxLosses bounds the losses that are told apart. What exceeds it counts as
+	// maxLosses bounds the losses that are distinguished. Further ones count as
 	// none.
 	maxLosses = 4096
 
 	// mostLost is more rooms than one placement takes.
 	mostLost = 64
 
-	// ample is the spare memory with which a room lasts until it is needed. It is
-	// counted in the square root of the cluster's GPUs: that is about how far
-	// what chance brings is from its mean, in GPUs.
+	// ample is the spare memory with which a room lasts until it is needed, in units of
+	// the square root of the cluster's GPUs: about the random deviation of the demand from
+	// its mean, in GPUs.
 	ample = 3.4
 
 	// lastsSteps are the steps from rooms that last to those that do not.
@@ -64,8 +64,8 @@ func (l *losses) change(before, after *rooms, freeMiB int64) {
 	l.freeMiB += freeMiB
 }
 
-// lasts is how far it is worth while to keep room, in lastsSteps. Where chance
-// soon fills the cluster, a room goes to small tasks before a large one comes.
+// lasts returns how much keeping room is worth, in lastsSteps. If random arrivals soon fill the
+// cluster, small tasks take the room before a large one arrives.
 func (l *losses) lasts() int64 {
 	spare := math.Sqrt(float64(l.gpus)) * float64(l.freeMiB) / float64(max(1, l.sizeMiB))
 	lasts := min(1, spare/ample)
@@ -85,7 +85,7 @@ func (l *losses) add(lost rooms) uint16 {
 	return number
 }
 
-// update brings the costs up to date.
+// update updates the costs.
 func (l *losses) update() {
 	now := paid{lasts: l.lasts()}
 	for i := range l.kinds {
@@ -100,8 +100,8 @@ func (l *losses) update() {
 	}
 }
 
-// missed is what the loss of rooms costs, a measure in MiB. One task fills room
-// of several kinds, and only one will miss it: the dearest counts.
+// missed returns the cost of lost rooms, a measure in MiB. One task fills room of several
+// kinds, but only one later task will miss it: the largest cost counts.
 func (l *losses) missed(lost *rooms) int64 {
 	var most int64
 	for i := range l.kinds {
@@ -154,7 +154,7 @@ func (p *Placer) rate(at int32, c *class) (score int64, loss uint16) {
 	return score, p.losses.add(p.lost())
 }
 
-// settle puts the request into p.work, where assign found its place.
+// settle applies to p.work the place that assign found for the request.
 func (p *Placer) settle(at int32, c *class) {
 	w := &p.work
 	w.load(&p.nodes[at], c)

@@ -12,7 +12,7 @@ const fraction = 16
 // one is 1 as a measure.
 const one = 1 << fraction
 
-// baseline is what the growth of measures is counted from.
+// baseline has the measures from which growth is counted.
 type baseline struct{ fragments, stranded int64 }
 
 // group is a number of GPUs in the same state.
@@ -21,8 +21,8 @@ type group struct {
 	count int32
 }
 
-// baseline returns the measures of a node as it is. They are kept until the
-// node or the demand changes. The node must be loaded, with nothing placed.
+// baseline returns the current measures of a node, cached until the node or the demand changes.
+// The node must be loaded, with nothing placed.
 func (p *Placer) baseline(at int32) baseline {
 	n, weights := &p.nodes[at], &p.policy.Weights
 	if n.nowVersion != p.version[at] {
@@ -37,8 +37,8 @@ func (p *Placer) baseline(at int32) baseline {
 	return n.now
 }
 
-// score weighs the measures of the place in p.work, all but Room: that depends on
-// other nodes, so it decides between nodes only. See losses.go.
+// score weighs the measures of the place in p.work, except Room: that depends on other nodes,
+// so it decides between nodes only. See losses.go.
 func (p *Placer) score() int64 {
 	var score int64
 	for m, weight := range &p.policy.Weights {
@@ -80,9 +80,9 @@ func (p *Placer) measure(m Measure) int64 {
 	return 0
 }
 
-// fragments is the free GPU memory that future tasks cannot use, as a mean over
-// the demand. To a class that the node cannot take, all free memory is a
-// fragment; to another, what is free on GPUs that have too little for it.
+// fragments returns the free GPU memory that future tasks cannot use, as a mean over the demand.
+// For a class that does not fit on the node, all free memory is a fragment; for another one, the
+// free memory of GPUs with too little for it.
 func (t *target) fragments(w *assigner, cpu, mem int) int64 {
 	w.group()
 	w.sift(t.needs)
@@ -119,10 +119,10 @@ next:
 	}
 }
 
-// sifted says which of a node's GPUs have room for a need.
+// sifted counts a node's GPUs by whether they fit a need.
 type sifted struct {
-	slivers int   // MiB free on those that have not
-	fitting int32 // how many have
+	slivers int   // MiB free on those that do not
+	fitting int32 // how many do
 }
 
 func (w *assigner) sift(needs [][]int32) {
@@ -140,8 +140,8 @@ func (w *assigner) sift(needs [][]int32) {
 	}
 }
 
-// stranded is the free GPU memory beyond what the free CPU can serve, as a mean
-// over the rates at which it may have to.
+// stranded returns the free GPU memory beyond what the free CPU can serve, as a mean over the
+// rates.
 func (t *target) stranded(free, cpu int) int64 {
 	var sum int64
 	for _, mibPerCPU := range t.rates {
@@ -150,9 +150,8 @@ func (t *target) stranded(free, cpu int) int64 {
 	return sum / rateSteps
 }
 
-// bucket puts a growth of fragments into one of 100 steps, the larger the
-// worse. Small growths differ, large ones are equally bad: that is how the
-// authors of fgd compare.
+// bucket maps a growth of fragments to one of 100 steps, as the authors of fgd do: small growths
+// differ, large ones are equally bad.
 func (t *target) bucket(growth int64) int64 {
 	gpus := float64(growth) / float64(t.gpuMiB<<fraction)
 	return -int64(100 / (1 + math.Exp(gpus)))

@@ -3,11 +3,11 @@
 
 package placement
 
-// Node is what a snapshot says of one node. CPU is in any unit that requests
-// use too: MHz, as Nomad counts, or thousandths of a core.
+// Node is the state of one node. CPU is in the unit of the requests: MHz, as in Nomad, or
+// thousandths of a core.
 type Node struct {
-	ID        string // unique; what a Decision names
-	Name      string // for people
+	ID        string // unique; a Decision has it
+	Name      string // for messages
 	CPU       int    // free
 	MemoryMiB int    // free host memory
 	GPUs      []GPU
@@ -15,26 +15,26 @@ type Node struct {
 	// Out is why no task may be placed here, "" if tasks may.
 	Out string
 
-	// Data is the caller's own; Request.Fits may look at it.
+	// Data is for the caller; Request.Fits may read it.
 	Data any
 }
 
-// GPU is what a snapshot says of one GPU, or MIG instance.
+// GPU is the state of one GPU, or MIG instance.
 type GPU struct {
-	ID      string // unique on its node; what a Decision names
+	ID      string // unique on its node; a Decision has it
 	Model   string
 	UnitMiB int // memory of one unit
 	Units   int // that the GPU is divided into
-	Free    int // units that a task can have: neither held, reserved nor unhealthy
+	Free    int // available units: neither held, reserved nor unhealthy
 
-	// Out is why no task may have any of it, "" if tasks may.
+	// Out is why no task may use it, "" if tasks may.
 	Out string
 
-	// Data is the caller's own; Ask.Fits may look at it.
+	// Data is for the caller; Ask.Fits may read it.
 	Data any
 }
 
-// FreeMiB is the memory that tasks can have.
+// FreeMiB returns the available memory.
 func (g GPU) FreeMiB() int {
 	if g.Out != "" {
 		return 0

@@ -51,7 +51,7 @@ func share(units int) placement.Request {
 	return placement.Request{CPU: 2000, MemoryMiB: 1000, Asks: []placement.Ask{{Units: units}}}
 }
 
-// Every policy gives a place that fits, takes it and gives it back, until there
+// Every policy returns a place that fits, takes it and releases it, until there
 // is room no more. Totals never go out of bounds: Place would fail.
 func TestPoliciesFillAndEmpty(t *testing.T) {
 	t.Parallel()
@@ -251,7 +251,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// A GPU that cannot be had for any reason is no place, and no trouble.
+// A GPU that is unavailable for any reason is never chosen, and causes no error.
 func TestOddGPUs(t *testing.T) {
 	t.Parallel()
 	for name, odd := range map[string]placement.GPU{

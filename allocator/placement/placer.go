@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Placer keeps a picture of the cluster and finds places in it.
+// Placer has a model of the cluster and finds places in it.
 type Placer struct {
 	policy Policy
 	seed   uint64
@@ -64,7 +64,7 @@ func New(policy Policy, seed uint64) *Placer {
 	}
 }
 
-// SetNode adds a node or replaces what is known of it.
+// SetNode adds or replaces a node.
 func (p *Placer) SetNode(spec Node) {
 	at, known := p.byID[spec.ID]
 	if !known {
@@ -91,7 +91,7 @@ func (p *Placer) fill(n *node, spec Node) {
 	n.spec, n.gpus, n.size = spec, gpus, size
 }
 
-// Node returns what is known of a node now.
+// Node returns the current state of a node.
 func (p *Placer) Node(id string) (Node, bool) {
 	at, known := p.byID[id]
 	if !known {
@@ -102,31 +102,29 @@ func (p *Placer) Node(id string) (Node, bool) {
 	return spec, true
 }
 
-// SetDemand says what future tasks will ask. Only policies that look at
-// fragmentation, stranding, scarcity or room use it. Scores are computed again, so call it
+// SetDemand sets what future tasks will ask for. Only policies that weigh misfit,
+// fragmentation, stranding, scarcity or room use it. It invalidates all scores, so call it
 // when the demand has changed, not for every task.
 func (p *Placer) SetDemand(classes []Class) {
 	p.demand, p.learned = slices.Clone(classes), false
 	p.target = nil
 }
 
-// Place takes a place. It fails, and changes nothing, if the place is no
-// longer free.
+// Place takes a place. It fails, without a change, if the place is no longer free.
 func (p *Placer) Place(d Decision) error { return p.apply(d, -1) }
 
-// Remove gives a place back. It fails, and changes nothing, if more would be
-// free then than there is.
+// Remove releases a place. It fails, without a change, if more would be free than exists.
 func (p *Placer) Remove(d Decision) error { return p.apply(d, +1) }
 
 // apply adds or takes what a decision holds.
 func (p *Placer) apply(d Decision, sign int) error {
 	at, known := p.byID[d.Node]
 	if !known {
-		return fmt.Errorf("there is no node %s", d.Node)
+		return fmt.Errorf("unknown node %s", d.Node)
 	}
 	n := &p.nodes[at]
 	if sign < 0 && (n.spec.CPU < d.CPU || n.spec.MemoryMiB < d.MemoryMiB) {
-		return fmt.Errorf("node %s has CPU %d and %d MiB of memory left, %d and %d are wanted",
+		return fmt.Errorf("node %s has CPU %d and %d MiB of memory left, %d and %d are needed",
 			d.Node, n.spec.CPU, n.spec.MemoryMiB, d.CPU, d.MemoryMiB)
 	}
 	for i, s := range d.Slices {
@@ -158,7 +156,7 @@ func (n *node) slice(s Slice, sign int) error {
 		n.gpus[i].free = int32(g.FreeMiB())
 		return nil
 	}
-	return fmt.Errorf("there is no GPU %s", s.GPU)
+	return fmt.Errorf("unknown GPU %s", s.GPU)
 }
 
 // changed makes scores of a node stale.

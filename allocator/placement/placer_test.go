@@ -107,7 +107,7 @@ func TestPlaceRefusesWhatIsGone(t *testing.T) {
 	must.Eq(t, before, now, must.Sprint("a refused placement changes nothing"))
 
 	d.Node = "other"
-	must.ErrorContains(t, p.Place(d), "no node other")
+	must.ErrorContains(t, p.Place(d), "unknown node other")
 }
 
 func TestNodeThatIsOut(t *testing.T) {

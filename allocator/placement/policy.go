@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// Policy says which of the places that fit is best: the one with the largest
-// sum of weighted measures. All weights at 0 leave it to the ties.
+// Policy defines the best of the places that fit: the one with the largest sum of weighted
+// measures. If all weights are 0, Ties decides.
 type Policy struct {
 	Name    string
-	About   string // one line for people
+	About   string // description in one line
 	Weights Weights
 	Buckets bool // compare fragmentation as fgd does, in steps; see measure.go
 	Ties    Ties
 	Target  Target // which demand it looks at, if any
 }
 
-// Weights say how much each measure of a place counts, in thousandths; negative
-// for what is to be avoided.
+// Weights are how much each measure of a place counts, in thousandths; negative weights avoid
+// it.
 type Weights [measures]int
 
-// Measure is something that makes places better or worse. Those in MiB are of
-// GPU memory and say what the placement changes. Those in load are parts in a
-// thousand of the node's GPU memory and say what is after it.
+// Measure is a property of a place. Those in MiB are GPU memory, and measure the change by
+// the placement. Those in load are thousandths of the node's GPU memory, and measure the
+// state after it.
 type Measure int
 
 // The measures.
@@ -43,28 +43,28 @@ const (
 	measures      = iota
 )
 
-// Ties says which of several best places is taken.
+// Ties is which of several best places is taken.
 type Ties int
 
-// Ties are broken by the order in which nodes were first set, by an order that
-// the seed shuffles, or anew by chance for every request.
+// Ties are broken by the order in which nodes were first set, by an order that the seed
+// shuffles, or at random for every request.
 const (
 	TiesByOrder Ties = iota
 	TiesShuffled
 	TiesRandom
 )
 
-// Target says which part of the demand counts, and how much.
+// Target is which part of the demand counts, and how much.
 type Target struct {
 	CoverPermille int  // most frequent classes first, up to this share of all tasks; 0 is all
 	GPUOnly       bool // without classes that ask for no GPU
 	BySize        bool // a class counts with the square root of its size in GPUs, too
 }
 
-// DefaultPolicy is the policy for who has no reason to take another.
+// DefaultPolicy is the default policy.
 const DefaultPolicy = "least-waste"
 
-// policies are all there are, in the order in which they are listed.
+// policies lists all policies, the default first.
 var policies = []Policy{
 	{
 		Name:  DefaultPolicy,
@@ -119,7 +119,7 @@ var policies = []Policy{
 	{Name: "random", About: "any node that fits", Ties: TiesRandom},
 }
 
-// UsesDemand reports whether the policy looks at what future tasks ask.
+// UsesDemand reports whether the policy depends on the demand of future tasks.
 func (p Policy) UsesDemand() bool {
 	w := p.Weights
 	return w[Misfit] != 0 || w[Fragmentation] != 0 || w[Stranding] != 0 || w[Scarcity] != 0 || w[Room] != 0 || w[Fragments] != 0
@@ -147,5 +147,5 @@ func PolicyNamed(name string) (Policy, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return Policy{}, fmt.Errorf("there is no placement policy %q: choose one of %s", name, strings.Join(names, ", "))
+	return Policy{}, fmt.Errorf("unknown placement policy %q, want one of %s", name, strings.Join(names, ", "))
 }

@@ -15,17 +15,16 @@ const (
 // of what the cluster has free for each GPU.
 const priorCPU = 0.75
 
-// Learn says what tasks have asked so far; the weights are numbers of tasks, as
-// those of History are. While there are few, they say little about the tasks to
-// come, so tasks of all sizes are added, a handful in all, which soon hardly count.
-// As with SetDemand, scores are computed again, so call it when there is more to
-// learn from, not for every task.
+// Learn sets what tasks have asked for so far; the weights are numbers of tasks, as in
+// History. A few tasks predict little, so a handful of tasks of all sizes is added, which
+// soon hardly count. As SetDemand, it invalidates all scores, so do not call it for every
+// task.
 func (p *Placer) Learn(seen []Class) {
 	p.SetDemand(seen)
 	p.learned = true
 }
 
-// prior is what is expected of a cluster of which nothing is known but its nodes.
+// prior returns the expected demand of a cluster without a history.
 func (p *Placer) prior() []Class {
 	cpu, mib, gpus := 0, 0, 0
 	for i := range p.nodes {

@@ -9,31 +9,31 @@ import (
 	"strconv"
 )
 
-// Request is what one task group wants of one node.
+// Request is what one instance of a task group needs of one node.
 type Request struct {
 	CPU       int // in the unit of Node.CPU
 	MemoryMiB int // host memory
 	Asks      []Ask
 
-	// Fits says why a node must not be taken, "" if it may; nil allows all. It
-	// is for conditions that a Node does not show, such as a job's constraints.
+	// Fits returns why a node must not be used, "" if it may; nil allows all. It is for
+	// conditions that a Node does not have, such as a job's constraints.
 	Fits func(*Node) string
 }
 
-// Ask wants memory of one GPU: exactly one of Units, MiB and Whole is set.
+// Ask asks for memory of one GPU: exactly one of Units, MiB and Whole is set.
 type Ask struct {
 	Units int
 	MiB   int  // rounded up to units of the GPU
-	Whole bool // all units of a GPU that nobody uses
+	Whole bool // all units of an unused GPU
 
 	Models []string // of these models only; none allows all
 
-	// Apart sends asks that bear the same name to different GPUs: a task's name,
-	// if its asks must not meet. Asks without a name may go anywhere.
+	// Apart is a name: asks with the same name use different GPUs. It is a task's name if
+	// its asks must not share a GPU. Asks without a name may use any GPU.
 	Apart string
 
-	// Fits says whether a GPU may be taken; nil allows all. Requests with such
-	// an ask cannot be scored ahead: each decision scores every node.
+	// Fits reports whether a GPU may be used; nil allows all. Scores of requests with such
+	// an ask are not cached: each decision scores every node.
 	Fits func(*GPU) bool
 }
 
@@ -43,7 +43,7 @@ type Decision struct {
 	CPU       int
 	MemoryMiB int
 	Slices    []Slice // one for each ask, in the request's order
-	Score     int64   // the larger, the better; says nothing across requests
+	Score     int64   // larger is better; not comparable between requests
 }
 
 // Slice is what one ask gets.
@@ -53,27 +53,27 @@ type Slice struct {
 }
 
 var (
-	// ErrNoRoom is returned when no node can take the request now.
-	ErrNoRoom = errors.New("no node has room for this request")
+	// ErrNoRoom is returned when the request fits on no node now.
+	ErrNoRoom = errors.New("the request fits on no node")
 
-	// ErrBadRequest means that no cluster could ever take the request.
-	ErrBadRequest = errors.New("request makes no sense")
+	// ErrBadRequest is returned when the request is invalid for every cluster.
+	ErrBadRequest = errors.New("invalid request")
 )
 
 // maxAsks bounds the asks of one request.
 const maxAsks = 64
 
-// check says why a request makes no sense.
+// check returns an error if a request is invalid.
 func (r Request) check() error {
 	if r.CPU < 0 || r.MemoryMiB < 0 {
-		return badRequest("CPU and memory must not be negative, have " + strconv.Itoa(r.CPU) + " and " + strconv.Itoa(r.MemoryMiB))
+		return badRequest("CPU and memory must not be negative, got " + strconv.Itoa(r.CPU) + " and " + strconv.Itoa(r.MemoryMiB))
 	}
 	if len(r.Asks) > maxAsks {
 		return badRequest("more than " + strconv.Itoa(maxAsks) + " asks for GPU memory")
 	}
 	for i, a := range r.Asks {
 		if !a.sensible() {
-			return badRequest("ask " + strconv.Itoa(i+1) + " must have one of units, MiB and whole, and that one positive")
+			return badRequest("ask " + strconv.Itoa(i+1) + " must set exactly one of units, MiB and whole, and that one positive")
 		}
 	}
 	return nil
@@ -89,12 +89,12 @@ func (a Ask) sensible() bool {
 	return ways == 1 && a.Units >= 0 && a.MiB >= 0
 }
 
-// cacheable reports whether requests that look alike are alike.
+// cacheable reports whether appendKey identifies the request completely.
 func (r Request) cacheable() bool {
 	return !slices.ContainsFunc(r.Asks, func(a Ask) bool { return a.Fits != nil })
 }
 
-// appendKey appends what tells kinds of requests apart, without Fits.
+// appendKey appends the key of a kind of request, without Fits.
 func (r Request) appendKey(key []byte) []byte {
 	key = strconv.AppendInt(key, int64(r.CPU), 36)
 	key = append(key, ' ')

@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// room is a kind of large task: one that needs more than half of the largest
-// node. Whether it fits is not a matter of how much memory is free, but of whether
-// one node has it.
+// room is a kind of large task: one that needs more than half of the largest node. Whether it
+// fits depends not on the total free memory, but on whether one node has it.
 type room struct {
 	cpu, mem int
 	count    int32   // GPUs
@@ -19,26 +18,24 @@ type room struct {
 	size     float64 // of a task, in GPUs
 	weight   float64 // how many of the demand
 
-	// missed says what the loss of a room costs, by how many there are without
-	// it, a measure in MiB: the size of the task, as likely as one will come that
-	// finds the others taken. It ends where that is next to nothing.
+	// missed is the cost of losing a room, by the number of remaining ones, a measure in
+	// MiB: the size of the task times the chance that one arrives while the others are
+	// taken. It ends where that is negligible.
 	missed []int64
 }
 
 const (
-	// horizon is how far ahead room is kept, in mean lifetimes of tasks. Within
-	// it, as many tasks come as the cluster holds in that part of a lifetime, and
-	// GPUs that are in use come free.
+	// horizon is how far ahead room is kept, in mean lifetimes of tasks. Within it, the
+	// cluster's share of tasks for that time arrives, and GPUs in use become free.
 	horizon = 0.7
 
 	// maxRooms bounds the kinds of large tasks that room is counted for.
 	maxRooms = 8
 
-	// alikeCPU is how much more CPU tasks of one kind may want than the least of
-	// them.
+	// alikeCPU is the largest ratio of the CPU of tasks that count as one kind.
 	alikeCPU = 1.25
 
-	// roomUnit is one room; a part of it is room that there will likely be soon.
+	// roomUnit is one room; a part of it is room that will likely exist soon.
 	roomUnit = 64
 
 	// mostBlocked is how many GPUs may be in use where there may be room soon.
@@ -48,8 +45,8 @@ const (
 // rooms are amounts of each kind of room, in roomUnits.
 type rooms [maxRooms]int16
 
-// soon is the part of a room that there will likely be within the horizon, by the
-// GPUs that must come free for it, in roomUnits.
+// soon is the part of a room that will likely exist within the horizon, by the number of GPUs
+// that must become free for it, in roomUnits.
 type soon [mostBlocked + 1]int16
 
 // setRooms finds the kinds of large tasks, and what the loss of room for one
@@ -79,8 +76,8 @@ func (t *target) setRooms(demand []Class, s supply) {
 	}
 }
 
-// mergeAlike makes one kind of tasks that want about the same, and sorts the
-// kinds: those with more CPU come after those with less.
+// mergeAlike merges tasks with similar needs into one kind, and sorts the kinds by increasing
+// CPU.
 func mergeAlike(all []room) []room {
 	slices.SortStableFunc(all, room.compare)
 	var merged []room
@@ -98,8 +95,7 @@ func mergeAlike(all []room) []room {
 	return merged
 }
 
-// mostWanted leaves out the kinds that make up least of the demand, if there are
-// too many.
+// mostWanted drops the kinds with the least demand, if there are too many.
 func mostWanted(all []room) []room {
 	if len(all) <= maxRooms {
 		return all
@@ -118,8 +114,8 @@ func (r room) sameGPUs(other room) bool {
 	return r.count == other.count && slices.Equal(r.need, other.need)
 }
 
-// andLarger is the weight of a kind and of those that want the same GPUs and
-// more CPU: they take the same rooms.
+// andLarger returns the weight of a kind and of those with the same GPUs and more CPU: they use
+// the same rooms.
 func (r room) andLarger(following []room) float64 {
 	weight := r.weight
 	for _, other := range following {
@@ -130,12 +126,12 @@ func (r room) andLarger(following []room) float64 {
 	return weight
 }
 
-// moreThan returns the chances that more than 0, 1, 2, ... come of so many that
-// are expected, up to where they are next to nothing (Poisson).
+// moreThan returns the chances that more than 0, 1, 2, ... tasks arrive, given the expected
+// number, until they are negligible (Poisson).
 func moreThan(expected float64) []float64 {
 	const nothing = 1e-4
 	var chances []float64
-	if expected <= 0 { // there are no GPUs
+	if expected <= 0 { // without GPUs
 		return nil
 	}
 	chance := 1.0
@@ -150,9 +146,8 @@ func moreThan(expected float64) []float64 {
 	return chances
 }
 
-// roomsIn counts the rooms of every kind on a node with these GPUs, and the part
-// of one more that is likely soon: the GPUs and the CPU that it lacks must come
-// free.
+// roomsIn counts the rooms of every kind on a node with these GPUs, and the likely part of one
+// more, for which GPUs and CPU must become free.
 func (t *target) roomsIn(gpus []gpu, cpu, mem int) (found rooms) {
 	for i := range t.rooms {
 		r := &t.rooms[i]
@@ -174,8 +169,7 @@ func (t *target) roomsIn(gpus []gpu, cpu, mem int) (found rooms) {
 	return found
 }
 
-// blocked is how many GPUs must come free before there are so many rooms, or 0
-// if there will not be.
+// blocked returns how many GPUs must become free for so many rooms, or 0 if that is impossible.
 func (r *room) blocked(wanted, fitting, gpus int32, cpu int) int32 {
 	if wanted*r.count > gpus {
 		return 0

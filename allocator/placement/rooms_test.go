@@ -94,7 +94,7 @@ func TestOldPlacersDecideLikeFreshOnes(t *testing.T) {
 	}
 }
 
-// Large tasks that fit no node, and more kinds of them than are told apart, are no
+// Large tasks that fit no node, and more kinds of them than are distinguished, are no
 // trouble; nor is a cluster that loses its nodes.
 func TestOddLargeTasks(t *testing.T) {
 	t.Parallel()

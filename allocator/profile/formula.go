@@ -13,53 +13,52 @@ import (
 	"strconv"
 )
 
-// Formula says how much GPU memory a kind of task needs:
+// Formula computes how much GPU memory a kind of task needs:
 //
 //	BaseMiB + Σ MiBPer[attribute] · attribute, rounded up to a MiB
 type Formula struct {
 	BaseMiB float64
 	MiBPer  map[string]float64 // may be negative, as for a quantization that saves memory
 	MinMiB  uint64             // less is raised to this
-	MaxMiB  uint64             // more is an error; 0 is no bound
+	MaxMiB  uint64             // more is an error; 0 is unlimited
 }
 
-// LargestMiB is more than any GPU will have for years: what comes out larger is
-// a mistake.
+// LargestMiB is more than any GPU will have for years: a larger result is a mistake.
 const LargestMiB = 16 << 20 // 16 TiB
 
 var (
-	// ErrInvalid is returned for a formula that cannot be right.
-	ErrInvalid = errors.New("profile makes no sense")
+	// ErrInvalid is returned when a formula is invalid for every task.
+	ErrInvalid = errors.New("invalid profile")
 
 	// ErrAttribute is returned when a task lacks an attribute that its profile
-	// needs, or gives one that is no number.
+	// needs, or when the attribute is not a number.
 	ErrAttribute = errors.New("attribute of the task")
 
-	// ErrNeed is returned when the result is nothing that a task can be given.
+	// ErrNeed is returned when the result is not a possible amount of memory.
 	ErrNeed = errors.New("need of the task")
 )
 
-// attributeName is what can be the end of a key in a job's meta block.
+// attributeName matches names that may end a key of a job's meta block.
 var attributeName = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
 
-// Validate says why a formula cannot be right. The error matches ErrInvalid.
+// Validate returns an error that matches ErrInvalid if a formula is invalid.
 func (f Formula) Validate() error {
 	if f.BaseMiB == 0 && len(f.MiBPer) == 0 {
 		return fmt.Errorf("%w: it has neither a base nor an attribute", ErrInvalid)
 	}
 	if bad(f.BaseMiB) || f.BaseMiB < 0 || f.BaseMiB > LargestMiB {
-		return fmt.Errorf("%w: base of %g MiB; from 0 to %d is possible", ErrInvalid, f.BaseMiB, LargestMiB)
+		return fmt.Errorf("%w: base of %g MiB, want 0 to %d", ErrInvalid, f.BaseMiB, LargestMiB)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.MiBPer)) {
 		if !attributeName.MatchString(name) {
-			return fmt.Errorf("%w: attribute %q; a name has lower-case letters, digits and _", ErrInvalid, name)
+			return fmt.Errorf("%w: invalid attribute name %q, want lower-case letters, digits and _", ErrInvalid, name)
 		}
 		if per := f.MiBPer[name]; bad(per) || math.Abs(per) > LargestMiB {
 			return fmt.Errorf("%w: %g MiB per %s; the amount must be below %d", ErrInvalid, per, name, LargestMiB)
 		}
 	}
 	if f.MinMiB > LargestMiB || f.MaxMiB > LargestMiB {
-		return fmt.Errorf("%w: bounds of %d and %d MiB; at most %d is possible", ErrInvalid, f.MinMiB, f.MaxMiB, LargestMiB)
+		return fmt.Errorf("%w: bounds of %d and %d MiB, want at most %d", ErrInvalid, f.MinMiB, f.MaxMiB, LargestMiB)
 	}
 	if f.MaxMiB > 0 && f.MinMiB > f.MaxMiB {
 		return fmt.Errorf("%w: the least, %d MiB, is above the most, %d MiB", ErrInvalid, f.MinMiB, f.MaxMiB)
@@ -67,8 +66,8 @@ func (f Formula) Validate() error {
 	return nil
 }
 
-// Need returns the memory of a task in MiB. Attributes that the formula does not
-// use may be there. The error matches ErrAttribute, ErrNeed or ErrInvalid.
+// Need returns the memory of a task in MiB. It ignores attributes that the formula does not
+// use. The error matches ErrAttribute, ErrNeed or ErrInvalid.
 func (f Formula) Need(attributes map[string]string) (mib uint64, err error) {
 	if err := f.Validate(); err != nil {
 		return 0, err
@@ -82,19 +81,19 @@ func (f Formula) Need(attributes map[string]string) (mib uint64, err error) {
 		sum += f.MiBPer[name] * value
 	}
 	if bad(sum) || sum > LargestMiB {
-		return 0, fmt.Errorf("%w is %g MiB, which no GPU has; look at the attributes and the profile", ErrNeed, sum)
+		return 0, fmt.Errorf("%w is %g MiB, which no GPU has; check the attributes and the profile", ErrNeed, sum)
 	}
 	if sum <= 0 {
-		return 0, fmt.Errorf("%w is %g MiB; look at the attributes and the profile", ErrNeed, sum)
+		return 0, fmt.Errorf("%w is %g MiB, want more than 0; check the attributes and the profile", ErrNeed, sum)
 	}
 	mib = max(roundUp(sum), f.MinMiB)
 	if f.MaxMiB > 0 && mib > f.MaxMiB {
-		return 0, fmt.Errorf("%w is %d MiB, and its profile allows %d at most", ErrNeed, mib, f.MaxMiB)
+		return 0, fmt.Errorf("%w is %d MiB, but its profile allows at most %d", ErrNeed, mib, f.MaxMiB)
 	}
 	return mib, nil
 }
 
-// Units returns how many units of a GPU hold so much memory.
+// Units returns how many units of a GPU hold mib.
 func Units(mib, unitMiB uint64) int {
 	if unitMiB == 0 {
 		return 0
@@ -105,17 +104,17 @@ func Units(mib, unitMiB uint64) int {
 func attribute(attributes map[string]string, name string) (float64, error) {
 	text, given := attributes[name]
 	if !given {
-		return 0, fmt.Errorf("%w: %s is missing, and the profile needs it", ErrAttribute, name)
+		return 0, fmt.Errorf("%w: %s is missing, but the profile requires it", ErrAttribute, name)
 	}
 	value, err := strconv.ParseFloat(text, 64)
 	if err != nil || bad(value) || value < 0 {
-		return 0, fmt.Errorf("%w: %s is %q, want a number from 0 on", ErrAttribute, name, text)
+		return 0, fmt.Errorf("%w: invalid value %[3]q of %[2]s, want a number >= 0", ErrAttribute, name, text)
 	}
 	return value, nil
 }
 
-// roundUp rounds up to a whole number, but for what only the representation of
-// decimal fractions adds.
+// roundUp rounds up to a whole number, except for the error of representing decimal
+// fractions.
 func roundUp(sum float64) uint64 {
 	const noise = 1e-6
 	return uint64(math.Ceil(sum - noise))

@@ -60,16 +60,16 @@ func TestNeed_errors(t *testing.T) {
 		says    string
 	}{
 		{"missing", resnet, "8", profile.ErrAttribute, "workers is missing"},
-		{"no number", per(1), "eight", profile.ErrAttribute, `batch is "eight"`},
-		{"empty", per(1), "", profile.ErrAttribute, `batch is ""`},
-		{"negative", per(1), "-8", profile.ErrAttribute, "from 0 on"},
-		{"not finite", per(1), "NaN", profile.ErrAttribute, "from 0 on"},
-		{"too large for a float", per(1), "1e999", profile.ErrAttribute, "from 0 on"},
+		{"no number", per(1), "eight", profile.ErrAttribute, `invalid value "eight" of batch`},
+		{"empty", per(1), "", profile.ErrAttribute, `invalid value "" of batch`},
+		{"negative", per(1), "-8", profile.ErrAttribute, "want a number >= 0"},
+		{"not finite", per(1), "NaN", profile.ErrAttribute, "want a number >= 0"},
+		{"too large for a float", per(1), "1e999", profile.ErrAttribute, "want a number >= 0"},
 		{"overflow", per(1e6), "1e308", profile.ErrNeed, "no GPU has"},
 		{"absurd", per(1000), "1e9", profile.ErrNeed, "no GPU has"},
 		{"zero", per(-10), "10", profile.ErrNeed, "0 MiB"},
 		{"negative result", per(-10), "11", profile.ErrNeed, "-10 MiB"},
-		{"above the most", profile.Formula{BaseMiB: 9000, MaxMiB: 8192}, "", profile.ErrNeed, "8192 at most"},
+		{"above the most", profile.Formula{BaseMiB: 9000, MaxMiB: 8192}, "", profile.ErrNeed, "at most 8192"},
 		{"formula", profile.Formula{}, "", profile.ErrInvalid, "neither a base nor an attribute"},
 	}
 	for _, tc := range tests {

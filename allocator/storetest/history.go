@@ -51,7 +51,7 @@ func checkHistory(t testing.TB, calls []call, injected Injected) {
 	}
 }
 
-// keep writes a history that failed to a file, for a person to look at.
+// keep writes a failed history to a file for inspection.
 func keep(calls []call) string {
 	file, err := os.CreateTemp("", "history-*.json")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Memory is a store in memory. Tests can make it fail the way that real ones do.
+// Memory is a store in memory. Tests can make it fail as real stores do.
 type Memory struct {
 	mu      sync.Mutex
 	version uint64
@@ -38,8 +38,8 @@ func NewMemory() *Memory {
 	return &Memory{version: 1, entries: map[string]allocator.Entry{}, changed: make(chan struct{})}
 }
 
-// Fail makes every call return err, also those that wait, until it is called
-// with nil. Use it for outages and for missing rights.
+// Fail makes every call return err, including waiting calls, until it is called with nil. Use
+// it for outages and missing permissions.
 func (m *Memory) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

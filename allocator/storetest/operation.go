@@ -57,11 +57,11 @@ const (
 	// superseded: a newer attempt of the task has the claim, allocator.ErrSuperseded.
 	superseded Result = "superseded"
 
-	// unknown is the result of a call whose answer was lost, or whose process
-	// was. It may have been done or not.
+	// unknown is the result of a call that lost its answer or its process: it may
+	// have taken effect or not.
 	unknown Result = "unknown"
 	// outdated is a result that was decided after a stale read, with nothing
-	// written. It says nothing, and it must have done nothing.
+	// written: it proves nothing, and must have had no effect.
 	outdated Result = "outdated"
 )
 
@@ -134,11 +134,11 @@ func (op Operation) change(ctx context.Context, table *allocator.Table) error {
 	case opRelease:
 		return table.Release(ctx, owner(op.Task), attempt, op.gpus())
 	case opReserve:
-		return table.Reserve(ctx, planned(op.Task), time.Hour, op.rooms())
+		return table.Reserve(ctx, planned(op.Task), time.Hour, op.requests())
 	case opCancel:
 		return table.Release(ctx, planned(op.Task), planned(op.Task).Alloc, op.gpus())
 	default:
-		return fmt.Errorf("no operation %q", op.Kind)
+		return fmt.Errorf("unknown operation %q", op.Kind)
 	}
 }
 
@@ -186,10 +186,10 @@ func (op Operation) bookings() (all []allocator.Booking) {
 	return all
 }
 
-func (op Operation) rooms() (all []allocator.Room) {
+func (op Operation) requests() (all []allocator.UnitRequest) {
 	for number, count := range op.Count {
 		if count > 0 {
-			all = append(all, allocator.Room{GPU: gpu(number), UnitMiB: unitMiB, Of: unitCount, Count: count})
+			all = append(all, allocator.UnitRequest{GPU: gpu(number), UnitMiB: unitMiB, TotalUnits: unitCount, Count: count})
 		}
 	}
 	return all

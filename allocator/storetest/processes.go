@@ -34,7 +34,7 @@ const (
 	lateTime = 250 * time.Millisecond
 )
 
-// orders is what a client process is told.
+// orders are the parameters of a client process.
 type orders struct {
 	Store      string `json:"store"` // for the function that opens it
 	Client     int    `json:"client"`
@@ -87,7 +87,7 @@ func runClient(text string, open func(string) (allocator.Store, error)) error {
 
 // ProveProcesses does what Prove does, with a process for each client: the
 // test's own program, which ClientMain makes one. The processes die between any
-// two steps, and others go on in their place.
+// two steps, and others continue in their place.
 func ProveProcesses(t *testing.T, store string, clients, operations int) {
 	t.Helper()
 	seed := rand.Uint64()

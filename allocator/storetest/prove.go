@@ -75,7 +75,7 @@ type client struct {
 	seam   *seam
 	random *rand.Rand
 	calls  []call
-	began  func(call) // told of each operation before it begins
+	began  func(call) // called before each operation
 	ended  func(call) // and when it has ended
 }
 
@@ -110,11 +110,11 @@ func (c *client) run(ctx context.Context, operations int) error {
 	return nil
 }
 
-// clock is the machine's, which all its processes share and nobody sets.
+// clock is the machine's monotonic clock, which all its processes share.
 func clock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // there is no Linux without it
+		panic(err) // every Linux has it
 	}
 	return now.Nano()
 }

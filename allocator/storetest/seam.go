@@ -12,8 +12,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Faults says how often, of a hundred calls, the seam between table and store
-// does what networks and machines do.
+// Faults are the percentages of calls with each fault between table and store.
 type Faults struct {
 	LostRequest int // the write never arrives, and the caller does not know
 	LostAnswer  int // the write is made, and the caller does not know
@@ -106,7 +105,7 @@ func (s *seam) Apply(ctx context.Context, writes []allocator.Write) error {
 	case s.chance(s.faults.Repeated):
 		s.injected.Repeated++
 		if again := s.Store.Apply(ctx, writes); !errors.Is(again, allocator.ErrConflict) && !errors.Is(again, allocator.ErrUnavailable) {
-			return fmt.Errorf("a write that arrived twice was not refused: %v", again) //nolint:errorlint // may be nil
+			return fmt.Errorf("a write that arrived twice was not rejected: %v", again) //nolint:errorlint // may be nil
 		}
 	}
 	if s.chance(s.faults.LostAnswer) {

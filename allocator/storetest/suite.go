@@ -19,8 +19,8 @@ import (
 // patience bounds how long a test waits for something that must happen.
 const patience = 30 * time.Second
 
-// Run tests that a store does what allocator.Store says. Each call of newStore
-// returns a store of its own, which is empty.
+// Run tests that a store implements allocator.Store. Each call of newStore returns a new,
+// empty store.
 func Run(t *testing.T, newStore func(t testing.TB) allocator.Store) {
 	tests := []struct {
 		name string

@@ -55,7 +55,7 @@ func (v *verifier) Apply(ctx context.Context, writes []allocator.Write) error {
 
 func (v *verifier) check(key string, before, after []byte) {
 	if _, err := allocator.DecodeLedger(before); err != nil {
-		if after != nil { // to delete it is a person's right
+		if after != nil { // an operator may delete it
 			v.t.Errorf("key %s: an unreadable value was overwritten", key)
 		}
 		return
@@ -77,7 +77,7 @@ func (v *verifier) holders(key string, value []byte) map[int]allocator.Owner {
 	owners := map[int]allocator.Owner{}
 	for _, claim := range ledger.Claims() {
 		if claim.State == allocator.Reserved || claim.State == allocator.Requested || !claim.ExpiresAt.IsZero() {
-			continue // makes way, or ends by itself
+			continue // yields, or expires
 		}
 		for _, unit := range claim.Units {
 			owners[unit] = claim.Owner

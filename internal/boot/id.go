@@ -1,8 +1,8 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package boot tells machines, and the boots of one, apart: both plugins need to know whether
-// a record was written on this machine, and since its last boot.
+// Package boot identifies a machine's current boot: both plugins check whether a record was
+// written on this machine since its last boot.
 package boot
 
 import (
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// bootIDFile is where the kernel gives an ID that changes with each boot.
+// bootIDFile has the kernel's boot ID, which changes with each boot.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// ID identifies this machine since its last boot; empty where the kernel gives none.
+// ID returns the kernel's boot ID; empty if the kernel has none.
 func ID() string {
 	id, _ := os.ReadFile(bootIDFile)
 	return strings.TrimSpace(string(id))

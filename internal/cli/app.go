@@ -21,33 +21,33 @@ import (
 const (
 	ExitOK         = 0
 	ExitFailure    = 1 // anything that has no code of its own
-	ExitUsage      = 2 // the command line or its environment makes no sense
-	ExitTable      = 3 // the table cannot be read: not reachable, denied, missing
+	ExitUsage      = 2 // invalid flags, arguments or environment
+	ExitTable      = 3 // the table cannot be read: unavailable, permission denied, missing
 	ExitUnreadable = 4 // the table was read and shown, but for some of its values
-	ExitFindings   = 5 // something is wrong and was not mended
+	ExitFindings   = 5 // doctor found something that it did not fix
 )
 
 const exitHelp = `Exit codes:
   0  done
   1  failed
-  2  wrong use: flags, arguments or environment
-  3  the table cannot be read: not reachable, permission denied, missing
+  2  invalid flags, arguments or environment
+  3  the table cannot be read: unavailable, permission denied, missing
   4  the table was shown, but some of its values cannot be read
-  5  doctor: something is wrong, and was not mended
-  6  plan, run, replan: some instances wait, or Nomad did otherwise than planned`
+  5  doctor: a finding was not fixed
+  6  plan, run, replan: some instances wait, or Nomad deviated from the plan`
 
-// App is what the commands need from outside. Now and Getenv are functions so
-// that a test can say what time it is and what the environment holds.
+// App holds what the commands need from outside. Now and Getenv are functions so
+// that a test can set the time and the environment.
 type App struct {
 	OpenTable func(tableconfig.Config) (*allocator.Table, error)
 	Getenv    func(string) string
 	Now       func() time.Time
 
-	// Local returns this machine's containers, or nil if it has no engine. It
-	// is nil itself where containers are never looked at.
+	// Local returns this machine's containers, or nil if no engine runs here. A nil
+	// Local means that containers are never inspected.
 	Local func(context.Context) (*doctor.Local, error)
 
-	// Pace is the time between two looks at Nomad; a second if it is 0.
+	// Pace is the interval at which Nomad is polled; 0 means one second.
 	Pace time.Duration
 }
 
@@ -64,18 +64,18 @@ func (a App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	}
 	var unreadable *unreadableError
 	var findings *findingsError
-	if !errors.As(err, &unreadable) && !errors.As(err, &findings) { // what those say is in the output already
+	if !errors.As(err, &unreadable) && !errors.As(err, &findings) { // the output has these already
 		fmt.Fprintln(stderr, "Error:", err)
 	}
 	return exitCode(err)
 }
 
-// usageError is a mistake of whoever typed the command.
+// usageError is a mistake in the command line or its environment.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// unreadableError says that the table was shown, but for some values.
+// unreadableError reports that the table was shown except for some values.
 type unreadableError struct{ values int }
 
 func (e *unreadableError) Error() string {
@@ -111,8 +111,8 @@ const rootLong = `Several Nomad tasks share one GPU, each with its own slice of 
 This command shows which task holds which slice, and what is left.
 
 It reads the allocation table that the plugins keep: in Consul KV, or in one
-node's file, and never asks a GPU, so it runs anywhere. Planning, doctor and
-claim also ask Nomad.`
+node's file. It never queries a GPU, so it runs anywhere. Planning, doctor and
+claim also query Nomad.`
 
 const rootExample = `  # who holds what, in the whole cluster
   nomad-gpu-mem status
@@ -149,20 +149,19 @@ func (a App) newRoot() *cobra.Command {
 	return root
 }
 
-// noCommandArgs refuses what is left of the command line when no command was
-// found in it.
+// noCommandArgs rejects arguments that name no command.
 func noCommandArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("there is no command %q\nRun '%s --help' for the commands", args[0], cmd.CommandPath())
+	err := fmt.Errorf("unknown command %q\nRun '%s --help' for the commands", args[0], cmd.CommandPath())
 	return usageError{err}
 }
 
-// noArgs refuses arguments of a command that takes flags only.
+// noArgs rejects arguments of a command that takes flags only.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s takes no argument, have %q", cmd.CommandPath(), args[0])}
+	return usageError{fmt.Errorf("%s takes no argument, got %q", cmd.CommandPath(), args[0])}
 }

@@ -40,7 +40,7 @@ func TestUsageErrors(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		{args: []string{"stauts"}, want: `no command "stauts"`},
+		{args: []string{"stauts"}, want: `unknown command "stauts"`},
 		{args: []string{"status", "gpu-node-1"}, want: "takes no argument"},
 		{args: []string{"status", "--nodes=x"}, want: "unknown flag: --nodes"},
 		{args: []string{"status", "--table-store=etcd"}, want: `"etcd"`},

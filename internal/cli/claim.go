@@ -23,30 +23,30 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-const claimLong = `Take a slice of a GPU for work outside Nomad, and give it back afterwards.
+const claimLong = `Hold a slice of a GPU for work outside Nomad, and release it afterwards.
 
-Nomad may have sold the units a moment ago, so they are taken in two phases.
-First the GPU's device plugin makes them unhealthy for Nomad; a task that was
+Nomad may have booked the units a moment ago, so they are held in two phases.
+First the GPU's device plugin reports them to Nomad as unhealthy; a task that was
 placed by then keeps them, and this command tries others. Once Nomad knows, and
 no allocation has them, they are held: no task can take them.
 
-With a command, it runs while the units are held, with CUDA_VISIBLE_DEVICES and
-NVIDIA_VISIBLE_DEVICES set to the GPU and GPU_MEM_LIMIT_MIB to the slice, and its
-exit code is this command's. Nothing keeps it to its slice. Every few seconds its
-units are confirmed in the table: if they were released or the table was restored
-from an old copy, they are held again, and if others have them by then, you are
-warned. --ttl counts from the last time that they were confirmed. Without a command
-the units stay held until "release" or the end of --ttl.
+With a COMMAND, claim runs it while the units are held, with CUDA_VISIBLE_DEVICES and
+NVIDIA_VISIBLE_DEVICES set to the GPU and GPU_MEM_LIMIT_MIB to the slice, and exits
+with its exit code. Nothing enforces the slice. Every few seconds claim confirms the
+units in the table. If they were released or the table was restored from an old copy,
+it holds them again; if others hold them by then, it prints a warning. --ttl counts
+from the last confirmation. Without a COMMAND the units stay held until "release" or
+the end of --ttl.
 
 A GPU is named by its UUID or the start of one, as "status" prints it.`
 
 const (
-	// settledLooks is how often in a row Nomad must have been seen to leave the
-	// units alone: a plan that was made before it knew may still come.
-	settledLooks = 5
-	// defaultPace is the time between two looks.
+	// settledPolls is how many polls in a row must find the units unused by Nomad: Nomad
+	// may still apply a plan that it made while they were healthy.
+	settledPolls = 5
+	// defaultPace is the polling interval.
 	defaultPace = time.Second
-	// outsideJob stands in place of a job's name.
+	// outsideJob is the job name of a claim that no Nomad job owns.
 	outsideJob = "outside-nomad"
 )
 
@@ -67,7 +67,7 @@ func (a App) newClaim(table *tableFlags) *cobra.Command {
 	c := &claimCommand{app: a, table: table, nomad: &nomadFlags{getenv: a.Getenv}}
 	cmd := &cobra.Command{
 		Use:   "claim [-- COMMAND...]",
-		Short: "Take a slice of a GPU for work outside Nomad",
+		Short: "Hold a slice of a GPU for work outside Nomad",
 		Long:  claimLong + "\n\n" + nomadHelp + "\n\n" + tableHelp + "\n\n" + exitHelp,
 		Example: "  nomad-gpu-mem claim --gpu GPU-4f1a9c2e --memory 6GiB -- python train.py\n" +
 			"  nomad-gpu-mem claim --gpu GPU-4f1a9c2e --memory 6GiB --ttl 2h",
@@ -78,9 +78,9 @@ func (a App) newClaim(table *tableFlags) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.gpu, "gpu", "", "the GPU with this `UUID`, or the start of one")
-	flags.StringVar(&c.memory, "memory", "", "`size` of the slice, such as 6GiB; rounded up to whole units")
-	flags.DurationVar(&c.ttl, "ttl", 0, "give the slice back by itself after this time, such as 2h; never if 0")
-	flags.DurationVar(&c.wait, "wait", 5*time.Minute, "how long to wait until Nomad has let go of the units")
+	flags.StringVar(&c.memory, "memory", "", "`size` of the slice, for example 6GiB; rounded up to whole units")
+	flags.DurationVar(&c.ttl, "ttl", 0, "release the slice after this `time`, for example 2h; 0 is never")
+	flags.DurationVar(&c.wait, "wait", 5*time.Minute, "how long to wait until Nomad no longer uses the units")
 	c.nomad.register(flags)
 	return cmd
 }
@@ -100,7 +100,7 @@ func (c *claimCommand) run(ctx context.Context, command []string) error {
 		return err
 	}
 	if client == nil {
-		return usageError{errors.New("Nomad must be asked who has the units: give --nomad-address or NOMAD_ADDR")}
+		return usageError{errors.New("claim must ask Nomad which units are in use: set --nomad-address or NOMAD_ADDR")}
 	}
 	table, snapshot, err := c.app.openToChange(ctx, c.table)
 	if err != nil {
@@ -119,20 +119,20 @@ func (c *claimCommand) run(ctx context.Context, command []string) error {
 		return err
 	}
 	if err := c.hold(ctx, client, h); err != nil {
-		return errors.Join(err, h.giveBack(ctx))
+		return errors.Join(err, h.release(ctx))
 	}
 	if len(command) == 0 {
 		fmt.Fprintf(c.out, "%s\n", h.owner.Alloc)
-		fmt.Fprintf(c.err, "%d MiB of GPU %s are held; give them back with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
+		fmt.Fprintf(c.err, "%d MiB of GPU %s are held; release them with: nomad-gpu-mem release %s\n", h.mib, h.gpu, h.owner.Alloc)
 		return nil
 	}
-	return errors.Join(c.runHolding(ctx, h, command), h.giveBack(ctx))
+	return errors.Join(c.runHolding(ctx, h, command), h.release(ctx))
 }
 
-// check returns the size that is wanted, in MiB.
+// check validates the flags and returns the size of the slice in MiB.
 func (c *claimCommand) check() (uint64, error) {
 	if c.gpu == "" || c.memory == "" {
-		return 0, usageError{errors.New("--gpu and --memory are needed")}
+		return 0, usageError{errors.New("--gpu and --memory are required")}
 	}
 	mib, err := parseMiB(c.memory)
 	if err != nil {
@@ -142,24 +142,24 @@ func (c *claimCommand) check() (uint64, error) {
 		return 0, usageError{fmt.Errorf("--memory: invalid size %q, want more than 0 and at most %d MiB", c.memory, profile.LargestMiB)}
 	}
 	if c.wait <= 0 {
-		return 0, usageError{fmt.Errorf("--wait %s is no time to wait", c.wait)}
+		return 0, usageError{fmt.Errorf("--wait must be positive, got %s", c.wait)}
 	}
 	if c.ttl < 0 {
-		return 0, usageError{fmt.Errorf("--ttl %s is negative", c.ttl)}
+		return 0, usageError{fmt.Errorf("--ttl must not be negative, got %s", c.ttl)}
 	}
 	return uint64(math.Ceil(mib)), nil
 }
 
-// holding is units that are requested, and then held.
+// holding is a set of units that is first requested, then held.
 type holding struct {
 	table *allocator.Table
 	owner allocator.Owner
 	gpu   allocator.GPUID
 	mib   uint64
-	slice allocator.Booking // its units once the table was read
+	slice allocator.Booking // its Units are known after the first read of the table
 }
 
-// request does the first phase's part in the table.
+// request is the first phase: it writes the request for units into the table.
 func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu allocator.GPU, mib uint64, holder string) (*holding, error) {
 	unit := gpu.State.UnitMiB
 	if unit == 0 {
@@ -167,14 +167,14 @@ func (c *claimCommand) request(ctx context.Context, table *allocator.Table, gpu 
 	}
 	count := (mib + unit - 1) / unit
 	if count > uint64(gpu.State.Units) {
-		return nil, fmt.Errorf("GPU %s has %d units of %d MiB, %d are wanted", gpu.ID, gpu.State.Units, unit, count)
+		return nil, fmt.Errorf("GPU %s has %d units of %d MiB, --memory needs %d", gpu.ID, gpu.State.Units, unit, count)
 	}
 	h := &holding{table: table, gpu: gpu.ID, mib: count * unit, owner: allocator.Owner{
 		Job: outsideJob, Task: holder, Alloc: newHoldID(), NodeName: gpu.State.Node,
 	}}
 	h.slice = allocator.Booking{GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, TotalMiB: gpu.State.MemoryMiB}
-	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.Room{
-		GPU: gpu.ID, UnitMiB: unit, Of: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
+	err := table.Request(ctx, h.owner, c.wait+time.Minute, allocator.UnitRequest{
+		GPU: gpu.ID, UnitMiB: unit, TotalUnits: gpu.State.Units, Count: int(count), Avoid: gpu.State.Unhealthy,
 	})
 	if errors.Is(err, allocator.ErrNoRoom) {
 		return nil, withHealth(err, gpu)
@@ -191,19 +191,19 @@ func newHoldID() string {
 	return "hold-" + hex.EncodeToString(random)
 }
 
-// hold waits until Nomad has let go of the units, and then makes them ours.
+// hold is the second phase: it waits until Nomad no longer uses the units, then holds them.
 func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding) error {
 	interrupted := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
-	looks := time.NewTicker(c.pace())
-	defer looks.Stop()
-	told := ""
-	for settled := 0; settled < settledLooks; {
-		reason, err := h.stillNomads(ctx, client)
+	poll := time.NewTicker(c.pace())
+	defer poll.Stop()
+	reported := ""
+	for settled := 0; settled < settledPolls; {
+		reason, err := h.usedByNomad(ctx, client)
 		switch {
 		case ctx.Err() != nil:
-			return c.gaveUp(interrupted, told)
+			return c.waitEnded(interrupted, reported)
 		case err != nil:
 			return err
 		}
@@ -211,32 +211,32 @@ func (c *claimCommand) hold(ctx context.Context, client *api.Client, h *holding)
 		if reason != "" {
 			settled = 0
 		}
-		if reason != "" && reason != told {
+		if reason != "" && reason != reported {
 			fmt.Fprintln(c.err, "waiting:", words.Printable(reason))
-			told = reason
+			reported = reason
 		}
 		select {
-		case <-looks.C:
+		case <-poll.C:
 		case <-ctx.Done():
-			return c.gaveUp(interrupted, told)
+			return c.waitEnded(interrupted, reported)
 		}
 	}
 	return h.table.Hold(ctx, h.owner, h.gpu, c.ttl)
 }
 
-// pace is the time between two looks.
+// pace is the polling interval.
 func (c *claimCommand) pace() time.Duration { return cmp.Or(c.app.Pace, defaultPace) }
 
-// gaveUp is the error of a wait that was too long, or that a person ended.
-func (c *claimCommand) gaveUp(interrupted context.Context, reason string) error {
+// waitEnded is the error of a wait that timed out or was interrupted.
+func (c *claimCommand) waitEnded(interrupted context.Context, reason string) error {
 	if err := interrupted.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("Nomad has not let go of the units within %s (--wait): %s", c.wait, reason)
+	return fmt.Errorf("Nomad still uses the units after %s (--wait): %s", c.wait, reason)
 }
 
-// stillNomads says why the units may still be Nomad's; "" if they are not.
-func (h *holding) stillNomads(ctx context.Context, client *api.Client) (string, error) {
+// usedByNomad returns why Nomad may still use the units; "" if it does not.
+func (h *holding) usedByNomad(ctx context.Context, client *api.Client) (string, error) {
 	gpu, err := h.table.Inspect(ctx, h.gpu)
 	if err != nil {
 		return "", err
@@ -247,17 +247,17 @@ func (h *holding) stillNomads(ctx context.Context, client *api.Client) (string, 
 			return unitsInNomad(ctx, client, h.gpu, claim.Units)
 		}
 	}
-	return "", fmt.Errorf("tasks that Nomad had placed already have taken the units of GPU %s; try again, or another GPU", h.gpu)
+	return "", fmt.Errorf("tasks that Nomad had already placed took the units of GPU %s; try again, or another GPU", h.gpu)
 }
 
-// giveBack also does so if ctx has ended.
-func (h *holding) giveBack(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+// release releases the units, also if ctx has ended.
+func (h *holding) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := h.table.Release(ctx, h.owner, h.owner.Alloc, []allocator.GPUID{h.gpu}); err != nil {
-		return fmt.Errorf("the units are still held, give them back with `nomad-gpu-mem release %s`: %w", h.owner.Alloc, err)
+		return fmt.Errorf("cannot release the units, they are still held; run `nomad-gpu-mem release %s`: %w", h.owner.Alloc, err)
 	}
 	return nil
 }
 
-const giveBackTime = 30 * time.Second
+const releaseTimeout = 30 * time.Second

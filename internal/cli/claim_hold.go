@@ -20,10 +20,10 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-// stopTime is how long a command may take to end when it is asked to.
+// stopTime is how long a command may take to end after SIGTERM.
 const stopTime = 10 * time.Second
 
-// commandError says that a person's command failed. Its exit code is ours.
+// commandError reports that the operator's command failed; claim exits with its code.
 type commandError struct {
 	code int
 	err  error
@@ -32,8 +32,8 @@ type commandError struct {
 func (e *commandError) Error() string { return e.err.Error() }
 func (e *commandError) Unwrap() error { return e.err }
 
-// runHolding runs a command on units that are held. When ctx ends the command is
-// asked to end.
+// runHolding runs a command while its units are held. When ctx ends it sends the
+// command SIGTERM.
 func (c *claimCommand) runHolding(ctx context.Context, h *holding, command []string) error {
 	run := exec.CommandContext(ctx, command[0], command[1:]...)
 	errs := shareable(c.err)
@@ -47,36 +47,36 @@ func (c *claimCommand) runHolding(ctx context.Context, h *holding, command []str
 	err := run.Run()
 	stop()
 	if run.ProcessState == nil {
-		return err // it did not even start
+		return err // it did not start
 	}
 	if code := exitCodeOf(run.ProcessState); code != ExitOK {
 		return &commandError{code: code, err: fmt.Errorf("%s: %s", command[0], run.ProcessState)}
 	}
-	return nil // also if it was asked to end
+	return nil // also after SIGTERM
 }
 
-// keepEvery is how many times the pace lies between two looks at units that are in use.
+// keepEvery is the interval between two confirmations, in multiples of the pace.
 const keepEvery = 5
 
-// keepHolding confirms the units in the table until stop is called, and warns when that
-// is not possible: each reason once.
+// keepHolding confirms the units in the table until stop is called. It prints each new
+// reason why it cannot, once.
 func (c *claimCommand) keepHolding(ctx context.Context, h *holding, errs io.Writer) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		looks := time.NewTicker(keepEvery * c.pace())
-		defer looks.Stop()
-		for told := ""; ; {
+		ticks := time.NewTicker(keepEvery * c.pace())
+		defer ticks.Stop()
+		for printed := ""; ; {
 			select {
 			case <-ctx.Done():
 				return
-			case <-looks.C:
+			case <-ticks.C:
 			}
 			warning := h.keep(ctx, c.ttl)
-			if ctx.Err() == nil && warning != "" && warning != told {
+			if ctx.Err() == nil && warning != "" && warning != printed {
 				fmt.Fprintln(errs, "warning:", words.Printable(warning))
 			}
-			told = warning
+			printed = warning
 		}
 	})
 	return func() {
@@ -85,8 +85,8 @@ func (c *claimCommand) keepHolding(ctx context.Context, h *holding, errs io.Writ
 	}
 }
 
-// shareable makes a writer that the command and this program may write to at once. A file
-// is one, and stays what it is: the command may want a terminal.
+// shareable returns a writer that the command and this program may use concurrently. A file
+// is one already and is returned as it is: the command may need a terminal.
 func shareable(w io.Writer) io.Writer {
 	if _, isFile := w.(*os.File); isFile {
 		return w
@@ -105,25 +105,25 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// keep confirms the units once, and says what a person should know.
+// keep confirms the units once. It returns what the operator should know, "" if nothing.
 func (h *holding) keep(ctx context.Context, ttl time.Duration) (warning string) {
-	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	restored, err := h.table.Keep(ctx, h.owner, ttl, h.slice)
 	held := &allocator.HeldError{}
 	switch {
 	case errors.As(err, &held):
-		return fmt.Sprintf("the units of this command went to others, who may run out of memory: %v; end this command or theirs", held)
+		return fmt.Sprintf("units of this command are now held by others, so one of them may run out of memory: %v; end this command or theirs", held)
 	case err != nil:
-		return fmt.Sprintf("the units of GPU %s cannot be confirmed: %v", h.gpu, err)
+		return fmt.Sprintf("cannot confirm the units of GPU %s: %v", h.gpu, err)
 	case restored:
 		return fmt.Sprintf("units %s of GPU %s were no longer held, and are held again", h.slice.Units, h.gpu)
 	}
 	return ""
 }
 
-// exitCodeOf is a process's exit code as shells tell it: 128 and the number of the
-// signal that ended it.
+// exitCodeOf returns a process's exit code as shells report it: 128 plus the signal's
+// number if a signal ended it.
 func exitCodeOf(ended *os.ProcessState) int {
 	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -131,16 +131,16 @@ func exitCodeOf(ended *os.ProcessState) int {
 	return ended.ExitCode()
 }
 
-// unitsInNomad says why units may still be in use by Nomad's tasks: Nomad offers
-// them, or an allocation has them. It is "" if neither is so.
+// unitsInNomad returns why Nomad may still use the units: it may offer them, or an
+// allocation has them. It returns "" if neither holds.
 func unitsInNomad(ctx context.Context, client *api.Client, gpu allocator.GPUID, units allocator.UnitSet) (string, error) {
 	query := (&api.QueryOptions{Params: map[string]string{"resources": "true"}}).WithContext(ctx)
 	nodes, _, err := client.Nodes().List(query)
 	if err != nil {
-		return "", fmt.Errorf("asking Nomad at %s for its nodes: %w", client.Address(), err)
+		return "", fmt.Errorf("cannot list the nodes of Nomad at %s: %w", client.Address(), err)
 	}
 	if offered := healthyUnits(nodes, gpu).Intersect(units); len(offered) > 0 {
-		return fmt.Sprintf("Nomad is still offered units %s of GPU %s", offered, gpu), nil
+		return fmt.Sprintf("units %s of GPU %s are still healthy in Nomad", offered, gpu), nil
 	}
 	evidence, err := nomadEvidence(ctx, client)
 	if err != nil {
@@ -149,7 +149,7 @@ func unitsInNomad(ctx context.Context, client *api.Client, gpu allocator.GPUID, 
 	for id, alloc := range evidence.Allocs {
 		for name, task := range alloc.Tasks {
 			if used := task.Units[gpu].Intersect(units); len(used) > 0 && !alloc.Ended {
-				return fmt.Sprintf("units %s of GPU %s are %s's", used, gpu,
+				return fmt.Sprintf("units %s of GPU %s belong to task %s", used, gpu,
 					allocator.Owner{Job: alloc.Job, Task: name, Alloc: id}), nil
 			}
 		}
@@ -157,7 +157,7 @@ func unitsInNomad(ctx context.Context, client *api.Client, gpu allocator.GPUID, 
 	return "", nil
 }
 
-// healthyUnits are the units of a GPU that Nomad may sell.
+// healthyUnits returns the units of a GPU that Nomad may book.
 func healthyUnits(nodes []*api.NodeListStub, gpu allocator.GPUID) allocator.UnitSet {
 	var healthy []int
 	for _, node := range nodes {

@@ -20,8 +20,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// A command runs once Nomad has let go of the units, and not before; then they
-// are given back, and its exit code is ours.
+// A command runs once Nomad no longer uses the units, and not before; then they
+// are released, and claim exits with its exit code.
 func TestClaim_runs_a_command(t *testing.T) {
 	t.Parallel()
 	b, nomad := oneGPUTable(t), startNomad(t)
@@ -41,14 +41,14 @@ func TestClaim_runs_a_command(t *testing.T) {
 		"sh", "-c", "echo $CUDA_VISIBLE_DEVICES $GPU_MEM_LIMIT_MIB; exit 7")
 	must.Eq(t, 7, code)
 	must.Eq(t, string(a10)+" 6144\n", out)
-	must.StrContains(t, errs, "Nomad is still offered units 15-20")
-	must.StrContains(t, errs, "units 20 of GPU "+string(a10)+" are chat/serve (alloc late)'s")
-	must.GreaterEq(t, 4+settledLooks-1, nomad.looks)
+	must.StrContains(t, errs, "units 15-20 of GPU "+string(a10)+" are still healthy in Nomad")
+	must.StrContains(t, errs, "units 20 of GPU "+string(a10)+" belong to task chat/serve (alloc late)")
+	must.GreaterEq(t, 4+settledPolls-1, nomad.looks)
 	_, found := b.held()
 	must.False(t, found)
 }
 
-// A command that runs on units keeps them: they come back when they are gone.
+// While a command runs, its units are held again if they were released.
 func TestClaim_keeps_its_units(t *testing.T) {
 	t.Parallel()
 	b, nomad := oneGPUTable(t), startNomad(t)
@@ -78,8 +78,8 @@ func TestClaim_keeps_its_units(t *testing.T) {
 	must.False(t, found)
 }
 
-// If a task has the units by then, the person is warned.
-func TestClaim_whose_units_a_task_has(t *testing.T) {
+// If a task has the units by then, the operator is warned.
+func TestClaim_of_units_that_a_task_has(t *testing.T) {
 	t.Parallel()
 	b := oneGPUTable(t)
 	h := &holding{
@@ -88,14 +88,14 @@ func TestClaim_whose_units_a_task_has(t *testing.T) {
 	}
 	must.StrContains(t, h.keep(t.Context(), 0), "were no longer held, and are held again")
 	must.Eq(t, "", h.keep(t.Context(), 0))
-	must.NoError(t, h.giveBack(t.Context()))
+	must.NoError(t, h.release(t.Context()))
 	b.claim(owner("chat", "serve", "1b2c3d4e", "gpu-node-1"), allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 21)})
 	warning := h.keep(t.Context(), 0)
-	must.StrContains(t, warning, "went to others")
+	must.StrContains(t, warning, "now held by others")
 	must.StrContains(t, warning, "chat/serve")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	must.StrContains(t, h.keep(canceled, 0), "cannot be confirmed")
+	must.StrContains(t, h.keep(canceled, 0), "cannot confirm the units")
 }
 
 func TestClaim_and_release(t *testing.T) {
@@ -116,17 +116,17 @@ func TestClaim_and_release(t *testing.T) {
 	must.False(t, found)
 	code, _, errs = b.store.run(t, "release", claim.Alloc)
 	must.Eq(t, ExitFailure, code)
-	must.StrContains(t, errs, "nothing is held")
+	must.StrContains(t, errs, "no claim has the ID")
 }
 
-// Whoever gives up leaves nothing behind.
-func TestClaim_gives_up(t *testing.T) {
+// A claim that is given up leaves no request behind.
+func TestClaim_given_up(t *testing.T) {
 	t.Parallel()
 	b, nomad := oneGPUTable(t), startNomad(t)
 	code, out, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", string(a10), "--memory", "2GiB", "--wait", "50ms")
 	must.Eq(t, ExitFailure, code)
 	must.Eq(t, "", out)
-	must.StrContains(t, errs, "Nomad has not let go")
+	must.StrContains(t, errs, "Nomad still uses the units")
 	_, found := b.held()
 	must.False(t, found)
 }
@@ -142,26 +142,26 @@ func TestClaim_overtaken(t *testing.T) {
 	}
 	code, _, errs := b.store.run(t, "claim", "--nomad-address", nomad.URL, "--gpu", string(a10), "--memory", "2GiB")
 	must.Eq(t, ExitFailure, code)
-	must.StrContains(t, errs, "tasks that Nomad had placed already have taken the units")
+	must.StrContains(t, errs, "tasks that Nomad had already placed took the units")
 }
 
 func TestClaim_refuses(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string]string{
-		"--gpu and --memory are needed": "--gpu GPU-4f1a9c2e",
-		"invalid size":                  "--gpu GPU-4f1a9c2e --memory much",
-		`invalid size "-1GiB"`:          "--gpu GPU-4f1a9c2e --memory -1GiB",
-		`invalid size "99TiB"`:          "--gpu GPU-4f1a9c2e --memory 99TiB",
-		`"/nonexistent"`:                "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB -- /nonexistent",
-		"Nomad must be asked":           "--gpu GPU-4f1a9c2e --memory 1GiB",
-		"is negative":                   "--gpu GPU-4f1a9c2e --memory 1GiB --ttl -1h",
-		"--wait 0s is no time":          "--gpu GPU-4f1a9c2e --memory 1GiB --wait 0",
-		"--wait -1m0s is no time":       "--gpu GPU-4f1a9c2e --memory 1GiB --wait -1m",
-		`"foo": want a URL`:             "--nomad-address foo --gpu GPU-4f1a9c2e --memory 1GiB",
-		`"http://": want a URL`:         "--nomad-address http:// --gpu GPU-4f1a9c2e --memory 1GiB",
-		"no GPU in the":                 "--nomad-address http://127.0.0.1:1 --gpu GPU-0 --memory 1GiB",
-		"21 units of 1024 MiB":          "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1TiB",
-		"127.0.0.1:1":                   "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB",
+		"--gpu and --memory are required":    "--gpu GPU-4f1a9c2e",
+		"invalid size":                       "--gpu GPU-4f1a9c2e --memory much",
+		`invalid size "-1GiB"`:               "--gpu GPU-4f1a9c2e --memory -1GiB",
+		`invalid size "99TiB"`:               "--gpu GPU-4f1a9c2e --memory 99TiB",
+		`"/nonexistent"`:                     "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB -- /nonexistent",
+		"claim must ask Nomad":               "--gpu GPU-4f1a9c2e --memory 1GiB",
+		"--ttl must not be negative":         "--gpu GPU-4f1a9c2e --memory 1GiB --ttl -1h",
+		"--wait must be positive, got 0s":    "--gpu GPU-4f1a9c2e --memory 1GiB --wait 0",
+		"--wait must be positive, got -1m0s": "--gpu GPU-4f1a9c2e --memory 1GiB --wait -1m",
+		`invalid URL "foo"`:                  "--nomad-address foo --gpu GPU-4f1a9c2e --memory 1GiB",
+		`invalid URL "http://"`:              "--nomad-address http:// --gpu GPU-4f1a9c2e --memory 1GiB",
+		"no GPU in the":                      "--nomad-address http://127.0.0.1:1 --gpu GPU-0 --memory 1GiB",
+		"21 units of 1024 MiB":               "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1TiB",
+		"127.0.0.1:1":                        "--nomad-address http://127.0.0.1:1 --gpu GPU-4f1a9c2e --memory 1GiB",
 	} {
 		b := oneGPUTable(t)
 		code, _, errs := b.store.run(t, append([]string{"claim"}, strings.Fields(args)...)...)
@@ -179,10 +179,10 @@ func TestRelease_of_a_task(t *testing.T) {
 	b.claim(task, allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 4)})
 	code, _, errs := b.store.run(t, "release", task.Alloc)
 	must.Eq(t, ExitFailure, code)
-	must.StrContains(t, errs, "is a Nomad task's")
+	must.StrContains(t, errs, "belongs to a Nomad task")
 	code, _, errs = b.store.run(t, "release", task.Alloc[:8])
 	must.Eq(t, ExitFailure, code)
-	must.StrContains(t, errs, task.Alloc+" is a Nomad task's")
+	must.StrContains(t, errs, task.Alloc+" belongs to a Nomad task")
 	b.claim(owner("chat", "serve", "1b2c4444", "gpu-node-1"), allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(4, 4)})
 	_, _, errs = b.store.run(t, "release", "1b2c")
 	must.StrContains(t, errs, "is the start of several IDs")
@@ -190,7 +190,7 @@ func TestRelease_of_a_task(t *testing.T) {
 	must.Eq(t, ExitUsage, code)
 }
 
-// The command's word counts, also when it was asked to end.
+// The command's exit code counts, also after SIGTERM.
 func TestClaim_is_ended_while_its_command_runs(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]int{

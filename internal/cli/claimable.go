@@ -11,8 +11,8 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-// claimable returns an error that says why no unit of a GPU can be claimed: it is cordoned,
-// its node is dead, or it is lost or unhealthy.
+// claimable returns an error if no unit of a GPU can be claimed: it is cordoned, its node
+// is dead, or it is lost or unhealthy.
 func claimable(snapshot *allocator.Snapshot, gpu allocator.GPU, now time.Time) error {
 	name := gpu.State.Node
 	if name == "" {
@@ -40,7 +40,7 @@ func claimable(snapshot *allocator.Snapshot, gpu allocator.GPU, now time.Time) e
 	return nil
 }
 
-// withHealth adds to an error for want of units why some are not offered.
+// withHealth adds to an error about missing units why some units are not offered.
 func withHealth(err error, gpu allocator.GPU) error {
 	if gpu.State.Health == "" {
 		return err

@@ -17,7 +17,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// A GPU that takes no new task gives no units to claim either, and the error says why.
+// Units of a GPU that accepts no new task cannot be claimed, and the error says why.
 func TestClaim_of_a_GPU_that_takes_no_task(t *testing.T) {
 	t.Parallel()
 	state := allocator.GPUState{Node: "gpu-node-1", MemoryMiB: 23028, UnitMiB: 1024, Units: 21}
@@ -43,7 +43,7 @@ func TestClaim_of_a_GPU_that_takes_no_task(t *testing.T) {
 			must.NoError(t, err)
 			must.NoError(t, b.store.Apply(t.Context(), []allocator.Write{{Key: entry.Key, Version: entry.Version}}))
 		},
-		"has 1 free units of 1024 MiB, 2 are wanted: not enough free units; units 1-20 are not offered: memory in use": func(_ *testing.T, b *builder) {
+		"has 1 free units of 1024 MiB, 2 are requested: not enough free units; units 1-20 are not offered: memory in use": func(_ *testing.T, b *builder) {
 			full := state
 			full.Health, full.Unhealthy = "memory in use", units(1, 20)
 			b.gpu(a10, full)
@@ -63,7 +63,7 @@ func TestClaim_of_a_GPU_that_takes_no_task(t *testing.T) {
 	}
 }
 
-// A holder is named so that an operator finds the process.
+// The holder's name lets an operator find the process.
 func TestHolder(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
@@ -89,7 +89,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// The status and those who wait for the units see the name.
+// status shows the name, and so does the error of a task that waits for the units.
 func TestHolder_is_seen(t *testing.T) {
 	t.Parallel()
 	b, nomad := oneGPUTable(t), startNomad(t)

@@ -14,13 +14,13 @@ import (
 )
 
 const cordonLong = `Keep new tasks off a GPU, for example before it is taken out of service. Tasks
-that run on it go on. The device plugin of the GPU's node makes its units
-unhealthy within one poll_interval, and "status" shows it with the reason.
+that run on it keep running. The device plugin of the GPU's node reports its units as
+unhealthy within one poll_interval, and "status" shows the GPU with the reason.
 
 With --release the device plugin also closes its NVML session, which keeps all GPUs
-of the node open, so that the GPU can be reset or its MIG mode be changed. Until
-"uncordon", or "cordon" without --release, the other GPUs of the node stay as they were
-last read: "status" is not updated for them, and no fault of theirs is noticed.
+of the node open, so that the GPU can be reset or its MIG mode changed. Until
+"uncordon", or "cordon" without --release, the device plugin reads no GPU of the node:
+"status" shows the other GPUs as they were last read, and their faults go unnoticed.
 
 A GPU is named by its UUID or the start of one, as "status" prints it.`
 
@@ -57,7 +57,7 @@ func (a App) newCordon(table *tableFlags) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&release, "release", false, "close the device plugin's NVML session, so that the GPU can be reset")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few `words`, for those who look at status")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few `words`; status shows it")
 	return cmd
 }
 
@@ -99,10 +99,10 @@ func sayReleased(out io.Writer, gpu allocator.GPU) {
 		"\"the GPU can be reset now\". Programs on the GPU keep it open too: stop its tasks first. Then: uncordon\n", gpu.State.Node)
 }
 
-// oneGPU wants the name of one GPU.
+// oneGPU requires the name of one GPU.
 func oneGPU(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && args[0] != "" {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s takes one GPU, have %q\nRun '%s --help' for how to name one", cmd.CommandPath(), args, cmd.CommandPath())}
+	return usageError{fmt.Errorf("%s takes one GPU, got %q\nRun '%s --help' for how to name one", cmd.CommandPath(), args, cmd.CommandPath())}
 }

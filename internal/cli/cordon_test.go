@@ -28,7 +28,7 @@ func TestCordonAndUncordon(t *testing.T) {
 	var report status.Report
 	must.NoError(t, json.Unmarshal([]byte(stdout), &report))
 	must.Eq(t, "fan is loud", report.Nodes[0].GPUs[0].Cordon.Reason)
-	must.StrContains(t, report.Nodes[0].GPUs[0].Map, "!", must.Sprint("free units are not to be had"))
+	must.StrContains(t, report.Nodes[0].GPUs[0].Map, "!", must.Sprint("free units are unavailable"))
 	must.Eq(t, 0, report.Nodes[0].GPUs[0].FreeMiB)
 
 	code, stdout, _ = w.run(t, "uncordon", "GPU-4f1a")
@@ -63,8 +63,8 @@ func TestCordonNamesOneGPU(t *testing.T) {
 	must.StrContains(t, stderr, "--table-token-file")
 }
 
-// A command that changes the table needs a token that may, whether Consul
-// refuses its reading or, since the token may read, its writing.
+// A command that changes the table needs a token that may write, whether Consul
+// denies the read or, with a token that may read, the write.
 func TestDeniedChangeAsksForAWritingToken(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"cordon", "GPU-4f1a"}, {"profile", "set", "p", "--base=1GiB"}} {
@@ -92,7 +92,7 @@ func TestCordonForAReset(t *testing.T) {
 	must.StrContains(t, stdout, "closes its NVML session")
 	must.StrContains(t, stdout, "uncordon")
 	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))
-	must.StrContains(t, stdout, ": row remapping pending; to be let go for a reset", must.Sprint("the reason stays"))
+	must.StrContains(t, stdout, ": row remapping pending; to be released for a reset", must.Sprint("the reason stays"))
 
 	_, _, _ = w.run(t, "cordon", string(a10), "--reason=fan is loud")
 	_, stdout, _ = w.run(t, "status", "--gpu="+string(a10))

@@ -21,53 +21,54 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-const doctorLong = `Look for what is wrong in the allocation table, and mend it if asked to.
+const doctorLong = `Find inconsistencies in the allocation table, and fix them with --fix.
 
-  leak          a claim without a task: its memory is lost to others
+  leak          an orphan claim: its task is gone, its memory is unavailable to others
   phantom       a task or container without a claim
-  squatter      GPU memory in use by processes without a claim
-  overlap       units that two tasks were given, by Nomad or by Nomad and the table
+  squatter      unmanaged use: GPU memory in use by processes without a claim
+  overlap       units that two tasks have, by Nomad or by Nomad and the table
   unreadable    a value that cannot be read
   dead node     a node that has lost its lease, or is silent
   version skew  a node with another version than this program
   gone GPU      the state of a GPU that no node has found for a day; minor
 
-Each finding says what is seen, why it is wrong and what would mend it. What can
-be told depends on who was asked: the table always; Nomad if its address is
-given; on a node also Docker, whose containers prove what runs.
+Each finding says what was seen, why it is wrong and what would fix it. What doctor
+finds depends on its sources: the table always; Nomad if its address is set; on a
+node also Docker, where the containers prove what runs.
 
-Tasks that start or end make the table, Nomad and Docker differ for a moment: a
-claim, a task or a container counts only once it is 2 minutes old; a claim
-without a container once it is 10, if Nomad is not asked, since an image may be
-on its way. A node without a lease is dead once it has been silent for 10.
+While tasks start or end, the table, Nomad and Docker differ for a moment: a claim,
+a task or a container counts only once it is 2 minutes old. Without Nomad, a claim
+without a container counts once it is 10 minutes old, since Docker may still pull
+the image. A node without a lease is dead once it has been silent for 10 minutes.
 
---fix does what is proven to harm nothing that runs. Of the rest it asks one by
-one, or does it with --yes. What changed meanwhile is left alone.`
+--fix applies what is proven to harm no running task. For everything else it asks
+one by one, or applies it with --yes. It leaves alone what changed meanwhile.`
 
 const doctorExit = `Exit codes: as all commands, and
-  5  something is wrong, and was not mended; minor findings do not count`
+  5  a finding was not fixed; minor findings do not count`
 
 // doctorSchema is the version of doctorReport as JSON.
 const doctorSchema = 1
 
 // doctorReport is what `doctor --json` prints.
 type doctorReport struct {
-	Schema   int              `json:"schema"`
-	Asked    []string         `json:"asked"` // besides the table: "nomad", "docker"
-	Findings []diagnosis      `json:"findings"`
-	Table    allocatorVersion `json:"table"`
+	Schema   int         `json:"schema"`
+	Asked    []string    `json:"asked"` // sources besides the table: "nomad", "docker"
+	Findings []diagnosis `json:"findings"`
+	Table    tableInfo   `json:"table"`
 }
 
-type allocatorVersion struct {
+// tableInfo is where the table is, and the version that was read.
+type tableInfo struct {
 	Where   string `json:"where"`
 	Version uint64 `json:"version"`
 }
 
-// diagnosis is a finding and what was done about it.
+// diagnosis is a finding and the result of --fix.
 type diagnosis struct {
 	doctor.Finding
 	Fixed bool   `json:"fixed"`
-	Error string `json:"error,omitempty"` // of an attempt to mend it
+	Error string `json:"error,omitempty"` // of an attempt to fix it
 }
 
 // doctorCommand is one call of `doctor`.
@@ -84,7 +85,7 @@ func (a App) newDoctor(table *tableFlags) *cobra.Command {
 	d := &doctorCommand{app: a, table: table, nomad: &nomadFlags{getenv: a.Getenv}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find what is wrong in the table, and mend it",
+		Short: "Find inconsistencies in the table, and fix them",
 		Long:  doctorLong + "\n\n" + nomadHelp + "\n\n" + tableHelp + "\n\n" + exitHelp + "\n\n" + doctorExit,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,8 +94,8 @@ func (a App) newDoctor(table *tableFlags) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&d.fix, "fix", false, "mend what is safe, and ask about the rest")
-	flags.BoolVar(&d.yes, "yes", false, "with --fix, ask nothing and do all")
+	flags.BoolVar(&d.fix, "fix", false, "fix what is safe, and ask about the rest")
+	flags.BoolVar(&d.yes, "yes", false, "with --fix, fix everything without asking")
 	flags.BoolVar(&d.json, "json", false, "print JSON (docs/cli.md); asks nothing")
 	d.nomad.register(flags)
 	return cmd
@@ -102,7 +103,7 @@ func (a App) newDoctor(table *tableFlags) *cobra.Command {
 
 func (d *doctorCommand) run(ctx context.Context) error {
 	if d.yes && !d.fix {
-		return usageError{errors.New("--yes answers what --fix would ask: give both, or neither")}
+		return usageError{errors.New("--yes needs --fix: it answers the questions of --fix")}
 	}
 	table, err := d.app.open(d.table)
 	if err != nil {
@@ -125,14 +126,14 @@ func (d *doctorCommand) examine(ctx context.Context, table *allocator.Table) err
 			fmt.Fprint(d.out, describe(finding))
 		}
 		if d.fix && d.agreed(finding, answers) {
-			d.mend(ctx, table, &found)
+			d.applyFix(ctx, table, &found)
 		}
 		report.Findings = append(report.Findings, found)
 	}
 	return errors.Join(d.write(report), unhealthy(report))
 }
 
-// collect asks all who can be asked.
+// collect reads all available sources: the table, Nomad and the local containers.
 func (d *doctorCommand) collect(ctx context.Context, table *allocator.Table) (doctor.Evidence, doctorReport, error) {
 	evidence := doctor.Evidence{Now: d.app.Now(), Version: version.Version}
 	report := doctorReport{Schema: doctorSchema, Asked: []string{}}
@@ -143,7 +144,7 @@ func (d *doctorCommand) collect(ctx context.Context, table *allocator.Table) (do
 	if evidence.Table, err = table.Snapshot(ctx); err != nil {
 		return evidence, report, d.table.explain(err)
 	}
-	report.Table = allocatorVersion{d.table.describe(), evidence.Table.Version}
+	report.Table = tableInfo{d.table.describe(), evidence.Table.Version}
 	if client != nil {
 		if evidence.Nomad, err = nomadEvidence(ctx, client); err != nil {
 			return evidence, report, err
@@ -162,8 +163,7 @@ func (d *doctorCommand) collect(ctx context.Context, table *allocator.Table) (do
 	return evidence, report, nil
 }
 
-// agreed reports whether a remedy may be applied: it is safe, or a person says
-// so.
+// agreed reports whether a remedy may be applied: it is safe, or the operator agrees.
 func (d *doctorCommand) agreed(finding doctor.Finding, answers *bufio.Reader) bool {
 	switch {
 	case finding.Remedy.Action == "":
@@ -173,7 +173,7 @@ func (d *doctorCommand) agreed(finding doctor.Finding, answers *bufio.Reader) bo
 	case d.json:
 		return false
 	case !d.canAsk():
-		fmt.Fprintf(d.out, "  %s: not done, for it is not proven to be safe and nobody can be asked; --yes does it\n", finding.Remedy.Action)
+		fmt.Fprintf(d.out, "  %s: not done: it is not proven to be safe, and stdin is not a terminal; --yes does it\n", finding.Remedy.Action)
 		return false
 	}
 	fmt.Fprintf(d.out, "  %s? It is not proven to be safe. [y/N] ", finding.Remedy.Action)
@@ -181,13 +181,14 @@ func (d *doctorCommand) agreed(finding doctor.Finding, answers *bufio.Reader) bo
 	return strings.EqualFold(strings.TrimSpace(answer), "y")
 }
 
-// canAsk reports whether there is a person to answer.
+// canAsk reports whether the operator can answer on a terminal. An input that is not a
+// file can always answer.
 func (d *doctorCommand) canAsk() bool {
 	file, isFile := d.in.(*os.File)
 	return !isFile || isatty.IsTerminal(file.Fd())
 }
 
-func (d *doctorCommand) mend(ctx context.Context, table *allocator.Table, found *diagnosis) {
+func (d *doctorCommand) applyFix(ctx context.Context, table *allocator.Table, found *diagnosis) {
 	result := "done"
 	if err := found.Remedy.Apply(ctx, table); err != nil {
 		found.Error = err.Error()
@@ -209,7 +210,7 @@ func (d *doctorCommand) write(report doctorReport) error {
 	return err
 }
 
-// describe is a finding for people.
+// describe renders a finding as text.
 func describe(f doctor.Finding) string {
 	var where []string
 	for _, part := range []string{f.Task, string(f.GPU), string(f.Node)} {
@@ -228,10 +229,10 @@ func describe(f doctor.Finding) string {
 		kind, strings.Join(where, ", "), words.Printable(f.What), words.Printable(f.Why), words.Printable(f.Do))
 }
 
-// findingsError says that something is wrong and was not mended.
+// findingsError reports findings that were not fixed.
 type findingsError struct{ left int }
 
-func (e *findingsError) Error() string { return words.Count(e.left, "finding") + " not mended" }
+func (e *findingsError) Error() string { return words.Count(e.left, "finding") + " not fixed" }
 
 func unhealthy(report doctorReport) error {
 	left := 0

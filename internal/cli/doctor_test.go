@@ -16,8 +16,8 @@ import (
 	"nomad-gpu-mem/internal/version"
 )
 
-// ward is a table with a leak that is proven, a value that cannot be read, and
-// the Nomad that knows of the leak.
+// ward is a table with a proven orphan claim and a value that cannot be read, and
+// the Nomad that proves the orphan.
 func ward(t *testing.T) (*builder, *fakeNomad) {
 	b, nomad := oneGPUTable(t), startNomad(t)
 	b.store.put(t, allocator.NodeKey("gpu-node-1"), `{"name":"gpu-node-1","version":"`+version.Version+`","last_seen":"`+now.Format(time.RFC3339)+`"}`)
@@ -44,7 +44,7 @@ func TestDoctor_says_what_it_would_do(t *testing.T) {
 	must.Eq(t, ExitFindings, code, must.Sprint(errs))
 	for _, part := range []string{
 		"LEAK  chat/serve (alloc 1b2c3d4e), " + string(a10) + ", gpu-node-1",
-		"units 0-3 are claimed, but Nomad says that its allocation has ended", "4096 MiB are lost", "do:   release the claim",
+		"units 0-3 are claimed, but its allocation has ended in Nomad", "4096 MiB are unavailable", "do:   release the claim",
 		"UNREADABLE  " + allocator.ClaimsKey(h100), "2 findings; asked: the table (Consul 127.0.0.1:8500, prefix gpu-mem), nomad",
 	} {
 		must.StrContains(t, out, part)
@@ -108,7 +108,7 @@ func TestDoctor_of_a_table_that_is_well(t *testing.T) {
 	must.StrContains(t, errs, "127.0.0.1:1")
 }
 
-// A task of a disconnected node may come back, so its claim is no leak before Nomad calls
+// A task of a disconnected node may reconnect, so its claim is not an orphan before Nomad calls
 // the allocation lost.
 func TestDoctor_of_a_disconnected_node(t *testing.T) {
 	t.Parallel()

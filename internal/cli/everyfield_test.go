@@ -25,7 +25,7 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// future is what no version of Nomad has: fields with numbers that no float64 holds.
+// future are fields that no version of Nomad has, with numbers that no float64 holds.
 func future() map[string]any {
 	return map[string]any{"Big": json.Number("18446744073709551615"), "Time": json.Number("9007199254740993"), "List": []any{map[string]any{"A": "<&>"}}}
 }
@@ -260,7 +260,7 @@ func serveWebhook(t *testing.T, w *world) (address string, stop func()) {
 		t.Helper()
 		cancel()
 		must.Eq(t, ExitOK, <-ended)
-		must.StrContains(t, out.String(), "ended")
+		must.StrContains(t, out.String(), "stopped")
 	}
 }
 
@@ -284,8 +284,8 @@ func post(t *testing.T, url string, body []byte) []byte {
 	}
 }
 
-// replan leaves a job as it is that would lose something, and says what: an older agent
-// passes on less than the servers have.
+// replan leaves a job unchanged that would lose something, and says what: an older agent
+// omits fields that the servers have.
 func TestReplanRefusesToLoseFields(t *testing.T) {
 	t.Parallel()
 	w, nomad := planned(t)
@@ -297,7 +297,7 @@ func TestReplanRefusesToLoseFields(t *testing.T) {
 	for _, args := range [][]string{{"replan", "--dry-run"}, {"replan"}} {
 		code, stdout, _ := w.run(t, append(args, "--shortlist=3", "--threshold=3")...)
 		must.Eq(t, ExitFailure, code, must.Sprint(stdout))
-		must.StrContains(t, stdout, "default/every: left as it is: fields of the job would be lost")
+		must.StrContains(t, stdout, "default/every: left unchanged: fields of the job would be lost")
 		must.StrContains(t, stdout, "FromTheFuture")
 		must.Eq(t, string(before), string(nomad.Stored("every")))
 	}

@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// now is when all tests look at their table.
+// now is the time at which all tests read their table.
 var now = time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
 
 const (
@@ -26,7 +26,7 @@ const (
 	lost   = allocator.GPUID("GPU-dead0000-1111-4222-8333-444455556666")
 )
 
-// world is a table in memory and the commands that look at it.
+// world is a table in memory, and the commands on it.
 type world struct {
 	*storetest.Memory
 	env map[string]string
@@ -34,7 +34,7 @@ type world struct {
 
 func newWorld() *world { return &world{Memory: storetest.NewMemory()} }
 
-// Close leaves the world as it is: several commands look at it in turn.
+// Close keeps the table: several commands read it in turn.
 func (w *world) Close() error { return nil }
 
 // put writes a raw value.
@@ -104,7 +104,7 @@ func units(first, count int) allocator.UnitSet {
 	return set
 }
 
-// nodeID is Nomad's of all nodes.
+// nodeID is Nomad's ID of all nodes.
 const nodeID = "9c7d3a10-66b2-4b2b-8f7a-0d1e2f3a4b5c"
 
 func owner(job, task, alloc string, node allocator.NodeName) allocator.Owner {
@@ -114,7 +114,7 @@ func owner(job, task, alloc string, node allocator.NodeName) allocator.Owner {
 	}
 }
 
-// cluster is a table with all that can be seen in one.
+// cluster is a table with everything that status can show.
 func cluster(t *testing.T) *world {
 	b := &builder{t: t, store: newWorld()}
 	b.ago(10 * 24 * time.Hour)
@@ -123,7 +123,7 @@ func cluster(t *testing.T) *world {
 		Health: "NVML call does not return", Unhealthy: units(0, 22)})
 	b.gpu(h100, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, ReservedMiB: 551, UsedMiB: 61440, UnitMiB: 512, Units: 158})
 	b.gpu(mig, allocator.GPUState{Node: "gpu-node-2", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Index: 1, MemoryMiB: 9856, UnitMiB: 1024, Units: 9,
-		Health: "one unit is in use by nobody", Unhealthy: units(8, 1)})
+		Health: "1 unit is in use unmanaged", Unhealthy: units(8, 1)})
 
 	web := owner("chat", "serve", "1b2c3d4e", "gpu-node-1")
 	b.ago(26*time.Hour).claim(web, allocator.Booking{GPU: a10, UnitMiB: 1024, Of: 21, Units: units(0, 4)})

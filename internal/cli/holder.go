@@ -11,12 +11,12 @@ import (
 	"strconv"
 )
 
-// longestName is how many characters a user's or a host's name has in a claim.
+// longestName is the limit, in characters, of a user's or host's name in a claim.
 const longestName = 64
 
-// holder names who holds units outside Nomad, so that an operator finds the process that
-// uses them: "ada@desk-7 pid 4711". There is no process to find if the units are held
-// beyond the end of this one.
+// holder names the holder of units outside Nomad, so that an operator finds the process
+// that uses them: "ada@desk-7 pid 4711". The name has no pid if the units stay held after
+// this process has ended.
 func (a App) holder(runsCommand bool) string {
 	name := a.user() + "@" + hostname()
 	if runsCommand {
@@ -25,8 +25,8 @@ func (a App) holder(runsCommand bool) string {
 	return name
 }
 
-// user is the user's name, also of one who became root by sudo. A user without a name, as
-// in a container, has a number.
+// user returns the user's name, under sudo that of the calling user. A user without a
+// name, as in a container, is named by its uid.
 func (a App) user() string {
 	name := cmp.Or(a.Getenv("SUDO_USER"), a.Getenv("USER"), a.Getenv("LOGNAME"))
 	if name == "" {

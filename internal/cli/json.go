@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// writeJSON prints what a command was asked for as JSON.
+// writeJSON prints a command's result as indented JSON.
 func writeJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

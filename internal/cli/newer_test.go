@@ -19,7 +19,7 @@ import (
 // queuedJob is webJob as a batch job of a node pool.
 var queuedJob = strings.Replace(webJob, `job "web" {`, "job \"web\" {\n  type = \"batch\"\n  node_pool = \"batch\"", 1)
 
-// A job that a batch queue holds back is said to be queued, and the command ends.
+// run reports that a batch queue holds a job back, and ends.
 func TestRunOfAQueuedJob(t *testing.T) {
 	t.Parallel()
 	w, nomad := planned(t)
@@ -40,7 +40,7 @@ func TestRunOfAQueuedJob(t *testing.T) {
 	must.StrContains(t, stdout, `"node_pool": "batch"`)
 	code, stdout, _ = w.run(t, "replan")
 	must.Eq(t, ExitOK, code)
-	must.StrContains(t, stdout, "No job that was planned")
+	must.StrContains(t, stdout, "No planned job runs or waits")
 }
 
 // Nomad 1.11 refuses a sysbatch or system job with a reschedule block, and the commands add

@@ -17,12 +17,11 @@ import (
 	"nomad-gpu-mem/internal/doctor"
 )
 
-const nomadHelp = `Nomad is asked where --nomad-address or NOMAD_ADDR says, and in a Nomad task with a
-NOMAD_TOKEN of its own where NOMAD_UNIX_ADDR says. NOMAD_TOKEN and the other variables
-that all Nomad clients read count too. The token needs read-job in all namespaces and
-node:read.`
+const nomadHelp = `Nomad's address is --nomad-address or NOMAD_ADDR; in a Nomad task that has a NOMAD_TOKEN
+it defaults to NOMAD_UNIX_ADDR. NOMAD_TOKEN and the other variables of Nomad's clients
+apply too. The token needs read-job in all namespaces and node:read.`
 
-// nomadFlags are the options that say where Nomad is.
+// nomadFlags are the options that locate Nomad.
 type nomadFlags struct {
 	address string
 	getenv  func(string) string
@@ -32,8 +31,8 @@ func (f *nomadFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "nomad-address", f.fromEnvironment(), "Nomad's `URL`, or unix:///path of a socket")
 }
 
-// fromEnvironment is the address that the environment has. Nomad gives tasks the address of
-// a socket to its own API, which refuses all that have no token.
+// fromEnvironment returns the address from the environment. Nomad gives tasks a socket to
+// its API, which rejects requests without a token.
 func (f *nomadFlags) fromEnvironment() string {
 	socket := f.getenv("NOMAD_UNIX_ADDR")
 	switch {
@@ -53,27 +52,27 @@ func (f *nomadFlags) open() (*api.Client, error) {
 		return nil, nil
 	}
 	if at, err := url.Parse(f.address); err != nil || at.Scheme == "" || at.Host+at.Path == "" {
-		return nil, usageError{fmt.Errorf("nomad-address %q: want a URL such as http://127.0.0.1:4646 or unix:///secrets/api.sock", f.address)}
+		return nil, usageError{fmt.Errorf("--nomad-address: invalid URL %q, want for example http://127.0.0.1:4646 or unix:///secrets/api.sock", f.address)}
 	}
 	config := api.DefaultConfig()
 	config.Address = f.address
 	client, err := api.NewClient(config)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("nomad-address: %w", err)}
+		return nil, usageError{fmt.Errorf("--nomad-address: %w", err)}
 	}
 	return client, nil
 }
 
-// nomadEvidence asks Nomad for all allocations, with their devices.
+// nomadEvidence reads all nodes and allocations from Nomad, with their devices.
 func nomadEvidence(ctx context.Context, client *api.Client) (*doctor.Nomad, error) {
 	all := (&api.QueryOptions{Namespace: api.AllNamespacesNamespace, Params: map[string]string{"resources": "true"}}).WithContext(ctx)
 	stubs, _, err := client.Allocations().List(all)
 	if err != nil {
-		return nil, fmt.Errorf("asking Nomad at %s for its allocations: %w", client.Address(), err)
+		return nil, fmt.Errorf("cannot list the allocations of Nomad at %s: %w", client.Address(), err)
 	}
 	nodes, _, err := client.Nodes().List((&api.QueryOptions{}).WithContext(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("asking Nomad at %s for its nodes: %w", client.Address(), err)
+		return nil, fmt.Errorf("cannot list the nodes of Nomad at %s: %w", client.Address(), err)
 	}
 	evidence := &doctor.Nomad{Allocs: make(map[string]doctor.Alloc, len(stubs)), Nodes: make(map[allocator.NodeID]bool, len(nodes))}
 	for _, node := range nodes {
@@ -89,7 +88,7 @@ func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 	alloc := doctor.Alloc{
 		Job: stub.JobID, NodeName: allocator.NodeName(stub.NodeName),
 		Ended: stub.ClientStatus == api.AllocClientStatusComplete || stub.ClientStatus == api.AllocClientStatusFailed,
-		Lost:  stub.ClientStatus == api.AllocClientStatusLost, // "unknown" may come back
+		Lost:  stub.ClientStatus == api.AllocClientStatusLost, // an "unknown" one may reconnect
 		Tasks: map[string]doctor.Task{},
 	}
 	for name, state := range stub.TaskStates {
@@ -113,7 +112,7 @@ func allocOf(stub *api.AllocationListStub) doctor.Alloc {
 	return alloc
 }
 
-// bookedUnits are the units of ours among the devices that Nomad gave.
+// bookedUnits returns the GPU memory units among the devices of an allocation.
 func bookedUnits(devices []*api.AllocatedDeviceResource) map[allocator.GPUID]allocator.UnitSet {
 	units := map[allocator.GPUID]allocator.UnitSet{}
 	for _, device := range devices {

@@ -17,7 +17,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// fakeNomad answers what the commands ask Nomad.
+// fakeNomad answers the commands' requests to Nomad.
 type fakeNomad struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -87,7 +87,7 @@ func oneGPUTable(t *testing.T) *builder {
 	return b
 }
 
-// held returns the only claim that is no task's.
+// held returns the only claim that no task owns.
 func (b *builder) held() (claim allocator.Claim, found bool) {
 	snapshot, err := b.table().Snapshot(b.t.Context())
 	must.NoError(b.t, err)

@@ -12,11 +12,11 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-const planLong = `Show on which nodes and GPUs a job's tasks would go, and why, and what would not
-fit anywhere and by how much. Nothing is submitted or reserved.
+const planLong = `Show on which nodes and GPUs a job's tasks would be placed and why, and which would
+fit nowhere and by how much. Nothing is submitted or reserved.
 
-The job file is HCL, read by Nomad, or JSON. A job that asks for no GPU memory
-passes as it is.`
+The job file is HCL, which Nomad parses, or JSON. A job that asks for no GPU memory
+is left unchanged.`
 
 const planExample = `  nomad-gpu-mem plan job.nomad.hcl
   nomad-gpu-mem plan --policy spread --var model=llama job.nomad.hcl`
@@ -51,10 +51,10 @@ func (a App) newPlan(table *tableFlags) *cobra.Command {
 	return cmd
 }
 
-// unplaced is the error of a plan in which not all fit.
+// unplaced is the error of a plan in which some instances fit nowhere.
 func unplaced(plan *planner.Plan) error {
 	if missing := plan.Missing(); missing > 0 {
-		return &waitingError{what: words.Count(missing, "instance") + " of " + plan.ID + " without a place now"}
+		return &waitingError{what: words.Count(missing, "instance") + " of " + plan.ID + " fit nowhere now"}
 	}
 	return nil
 }

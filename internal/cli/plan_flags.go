@@ -17,26 +17,26 @@ import (
 )
 
 // ExitWaiting is the exit code of plan, run and replan if some instances fit
-// nowhere, or Nomad did otherwise than planned.
+// nowhere, or Nomad deviated from the plan.
 const ExitWaiting = 6
 
 const planExit = `Exit codes:
   0  all instances have a place; after run: they were started there, and with
      --follow they are healthy
   1  failed: the job, its profile or Nomad
-  2  wrong use: flags, arguments or environment
-  3  the table cannot be read: not reachable, permission denied, missing
-  6  some instances fit nowhere, Nomad did otherwise than planned, or the
+  2  invalid flags, arguments or environment
+  3  the table cannot be read: unavailable, permission denied, missing
+  6  some instances fit nowhere, Nomad deviated from the plan, or the
      deployment failed`
 
-const plannerNomadHelp = `Nomad is asked at --nomad-address, NOMAD_ADDR or http://127.0.0.1:4646; in a Nomad task
-with a NOMAD_TOKEN of its own at NOMAD_UNIX_ADDR. NOMAD_TOKEN and the other variables
-that all Nomad clients read count too.`
+const plannerNomadHelp = `Nomad's address is --nomad-address, NOMAD_ADDR or http://127.0.0.1:4646; in a Nomad task
+that has a NOMAD_TOKEN it defaults to NOMAD_UNIX_ADDR. NOMAD_TOKEN and the other variables
+of Nomad's clients apply too.`
 
 // plannerFlags are the options of the commands that plan.
 type plannerFlags struct {
 	table     *tableFlags
-	reserves  bool // the command changes the table
+	reserves  bool // whether the command changes the table
 	nomad     nomadFlags
 	policy    string
 	balance   []float64
@@ -50,10 +50,10 @@ func newPlannerFlags(table *tableFlags) *plannerFlags {
 
 func (f *plannerFlags) register(flags *pflag.FlagSet) {
 	f.nomad.register(flags)
-	flags.StringVar(&f.policy, "policy", placement.DefaultPolicy, "how to choose among the places that fit: "+policyNames())
+	flags.StringVar(&f.policy, "policy", placement.DefaultPolicy, "how to choose among the GPUs that fit: "+policyNames())
 	flags.Float64SliceVar(&f.balance, "balance", []float64{1, 1, 1},
 		"three `weights` of the policy balanced: even load over nodes, over a node's GPUs, room for future tasks")
-	flags.StringVar(&f.pin, "pin", string(planner.Shortlist), "how firmly to bind the job to its places: shortlist, soft or hard")
+	flags.StringVar(&f.pin, "pin", string(planner.Shortlist), "how strictly to bind the job to the planned nodes: shortlist, soft or hard")
 	flags.IntVar(&f.shortlist, "shortlist", planner.DefaultShortlist, "`nodes` on the list that the pin \"shortlist\" writes")
 }
 
@@ -70,12 +70,12 @@ func (f *plannerFlags) options() (planner.Options, error) {
 		return planner.Options{}, usageError{err}
 	}
 	if f.shortlist < 1 {
-		return planner.Options{}, usageError{fmt.Errorf("--shortlist=%d: at least one node is needed", f.shortlist)}
+		return planner.Options{}, usageError{fmt.Errorf("--shortlist must be at least 1, got %d", f.shortlist)}
 	}
 	return planner.Options{Policy: policy, Pin: pin, Shortlist: f.shortlist}, nil
 }
 
-// client is Nomad's, at its usual address if none is given.
+// client returns a client of Nomad, at its default address if none is given.
 func (f *plannerFlags) client() (*api.Client, error) {
 	client, err := f.nomad.open()
 	if client == nil && err == nil {
@@ -107,7 +107,7 @@ func (a App) openSite(f *plannerFlags) (*site, error) {
 // Close closes the table.
 func (s *site) Close() error { return s.table.Close() }
 
-// explain tells errors of the table from those of the job and of Nomad.
+// explain adds a hint to errors of the table; those of the job and of Nomad stay as they are.
 func (f *plannerFlags) explain(err error) error {
 	switch {
 	case !errors.Is(err, allocator.ErrUnavailable) && !errors.Is(err, allocator.ErrDenied):
@@ -119,7 +119,7 @@ func (f *plannerFlags) explain(err error) error {
 	}
 }
 
-// waitingError says what the output has told already.
+// waitingError summarises what the output has reported already.
 type waitingError struct{ what string }
 
 func (e *waitingError) Error() string { return e.what }

@@ -39,17 +39,17 @@ func (c *jobCommand) register(flags *pflag.FlagSet) {
 	c.flags.register(flags)
 	c.file.register(flags)
 	flags.BoolVar(&c.asJSON, "json", false, "print JSON (docs/planner.md)")
-	flags.BoolVar(&c.preserveCounts, "preserve-counts", false, "keep the counts that the registered job's groups have, such as an autoscaler's")
+	flags.BoolVar(&c.preserveCounts, "preserve-counts", false, "keep the counts of the registered job's groups, for example an autoscaler's")
 }
 
-// jobSite is a job and what it is planned with.
+// jobSite is a job, and the cluster and options that it is planned with.
 type jobSite struct {
 	*site
 	job     *jobFile
 	options planner.Options
 }
 
-// open reads the job of a file, and opens what it is planned with. The caller closes it.
+// open reads the job file, and opens Nomad and the table. The caller closes the site.
 func (c *jobCommand) open(cmd *cobra.Command, path string) (*jobSite, error) {
 	options, err := c.flags.options()
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *jobCommand) open(cmd *cobra.Command, path string) (*jobSite, error) {
 	return &jobSite{site: site, job: job, options: options}, nil
 }
 
-// jobFlags are the options that say what a job file is.
+// jobFlags are the options that set a job file's variables.
 type jobFlags struct {
 	getenv   func(string) string
 	vars     []string
@@ -88,8 +88,8 @@ type jobFile struct {
 // Formats of a job's source, as Nomad knows them.
 const formatJSON, formatHCL = "json", "hcl2"
 
-// read returns the job of a file, of standard input if that is "-". HCL is read
-// by Nomad, which knows its own version of it.
+// read returns the job of a file; "-" is standard input. Nomad parses HCL, since the
+// syntax depends on Nomad's version.
 func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, stdin io.Reader) (*jobFile, error) {
 	text, err := readFile(path, stdin)
 	if err != nil {
@@ -107,8 +107,8 @@ func (f *jobFlags) read(ctx context.Context, client *api.Client, path string, st
 	return file, err
 }
 
-// parse lets Nomad read HCL. Its answer is kept as it is: an agent may know more of a
-// job than this program.
+// parse lets Nomad parse HCL. The answer is kept unchanged: an agent may know fields of a
+// job that this program does not.
 func (f *jobFlags) parse(ctx context.Context, client *api.Client, path string, file *jobFile) error {
 	variables, err := f.variables()
 	if err != nil {
@@ -121,16 +121,16 @@ func (f *jobFlags) parse(ctx context.Context, client *api.Client, path string, f
 	request := &api.JobsParseRequest{JobHCL: file.source.Source, Variables: variables}
 	w := (&api.WriteOptions{}).WithContext(ctx)
 	if _, err := client.Raw().Write("/v1/jobs/parse", request, &answer, w); err != nil {
-		return fmt.Errorf("Nomad at %s cannot read %s: %w", client.Address(), path, err)
+		return fmt.Errorf("Nomad at %s cannot parse %s: %w", client.Address(), path, err)
 	}
 	if file.Document, err = planner.ReadJob(answer); err != nil {
-		return fmt.Errorf("%s as Nomad at %s reads it: %w", path, client.Address(), err)
+		return fmt.Errorf("%s as Nomad at %s parses it: %w", path, client.Address(), err)
 	}
 	return nil
 }
 
-// describe completes the source of a job in HCL: flags by name, and the variables of
-// all files as one.
+// describe completes the source of an HCL job: the --var flags by name, and the variables
+// of all files as one text.
 func (f *jobFlags) describe(source *api.JobSubmission) error {
 	files := jobFlags{varFiles: f.varFiles}
 	variables, err := files.variables()
@@ -143,7 +143,7 @@ func (f *jobFlags) describe(source *api.JobSubmission) error {
 }
 
 // complete adds what `nomad job run` takes from the environment. Newer versions of
-// Nomad have no tokens in jobs and pass over them.
+// Nomad ignore tokens in jobs.
 func (f *jobFlags) complete(job *planner.Document) (*planner.Document, error) {
 	for variable, field := range map[string]string{"NOMAD_NAMESPACE": "Namespace", "CONSUL_HTTP_TOKEN": "ConsulToken", "VAULT_TOKEN": "VaultToken"} {
 		value := f.getenv(variable)
@@ -165,10 +165,9 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// variables are those of the flags, as one file of variables has them: of a name
-// that is given twice the last counts, and --var before --var-file. Values of
-// --var are strings unless they are lists or objects: HCL makes numbers of
-// strings where the variable is one.
+// variables returns the variables of all flags as one HCL file. If a name is given twice,
+// the last value wins, and --var wins over --var-file. Values of --var are strings unless
+// they are lists or objects: HCL converts strings where the variable is a number.
 func (f *jobFlags) variables() (string, error) {
 	all := hclwrite.NewEmptyFile()
 	for _, path := range f.varFiles {
@@ -183,7 +182,7 @@ func (f *jobFlags) variables() (string, error) {
 	for _, v := range f.vars {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name == "" {
-			return "", fmt.Errorf("--var %q is not of the form name=value", v)
+			return "", fmt.Errorf("--var: invalid value %q, want name=value", v)
 		}
 		if !strings.HasPrefix(value, "[") && !strings.HasPrefix(value, "{") {
 			value = quoteHCL(value)
@@ -192,11 +191,11 @@ func (f *jobFlags) variables() (string, error) {
 			return "", err
 		}
 	}
-	return string(all.BuildTokens(nil).Bytes()), nil // all.Bytes formats, by way of a global
+	return string(all.BuildTokens(nil).Bytes()), nil // all.Bytes formats and uses a global to do so
 }
 
-// setVariables adds the variables of a text, in HCL or JSON, or replaces those of
-// the same name.
+// setVariables adds the variables of a text in HCL or JSON, and replaces those of the
+// same name.
 func setVariables(all *hclwrite.Body, from string, text []byte) error {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(text, &object) == nil {
@@ -215,15 +214,15 @@ func setVariables(all *hclwrite.Body, from string, text []byte) error {
 	return nil
 }
 
-// quoteHCL writes a string that stands for itself.
+// quoteHCL quotes a string without templates.
 func quoteHCL(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "${", "$${", "%{", "%%{").Replace(s) + `"`
 }
 
-// oneJob wants the file of one job.
+// oneJob requires one job file.
 func oneJob(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && args[0] != "" {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s takes one job file, or - for standard input; have %q", cmd.CommandPath(), args)}
+	return usageError{fmt.Errorf("%s takes one job file, or - for standard input; got %q", cmd.CommandPath(), args)}
 }

@@ -12,10 +12,10 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-// writePlan draws a plan for people.
+// writePlan prints a plan as text.
 func writePlan(w io.Writer, plan *planner.Plan) error {
 	if len(plan.Groups) == 0 {
-		_, err := fmt.Fprintf(w, "Job %s asks for no GPU memory: it goes to Nomad as it is.\n", words.Printable(plan.ID))
+		_, err := fmt.Fprintf(w, "Job %s asks for no GPU memory and is left unchanged.\n", words.Printable(plan.ID))
 		return err
 	}
 	fmt.Fprintf(w, "Job %s, policy %s, index %d\n", words.Printable(plan.ID), plan.Policy, plan.Index)
@@ -50,7 +50,7 @@ func writeGroup(w io.Writer, group planner.Group) error {
 		}
 	}
 	if group.Replaces > 0 {
-		fmt.Fprintf(w, "  Nomad replaces %s for this, as the update block of the job says.\n", words.Count(group.Replaces, "instance"))
+		fmt.Fprintf(w, "  Nomad replaces %s for this, following the job's update block.\n", words.Count(group.Replaces, "instance"))
 	}
 	for _, short := range group.Short {
 		fmt.Fprintf(w, "  %s nowhere%s:\n", fits(short.Instances), ever(short))

@@ -90,13 +90,13 @@ func TestPlanAndRun(t *testing.T) {
 	must.StrContains(t, stdout, "yes")
 	code, stdout, _ = w.run(t, "run", "--var", "replicas=3", file)
 	must.Eq(t, ExitOK, code)
-	must.StrContains(t, stdout, "Nothing was to be started.")
+	must.StrContains(t, stdout, "Nothing had to be started.")
 	code, stdout, _ = w.run(t, "replan", "--threshold=1")
 	must.Eq(t, ExitOK, code)
-	must.StrContains(t, stdout, "default/web: needs nothing")
+	must.StrContains(t, stdout, "default/web: needs no new pins")
 }
 
-// run and replan reserve: a token that may only read does not help them.
+// run and replan reserve units: the hint names a token that may write.
 func TestRunWithAReadOnlyTokenAsksForAWritingOne(t *testing.T) {
 	t.Parallel()
 	for _, mayRead := range []bool{true, false} {
@@ -156,7 +156,7 @@ func TestRunOfOtherJobs(t *testing.T) {
 	must.RegexMatch(t, regexp.MustCompile(`serve +[0-9a-f]{8} +node-\d +- +-\n`), stdout)
 	code, stdout, _ = w.run(t, "run", "--var=replicas=1", file)
 	must.Eq(t, ExitOK, code)
-	must.StrContains(t, stdout, "Nothing was to be started.")
+	must.StrContains(t, stdout, "Nothing had to be started.")
 
 	large := writeJob(t, strings.NewReplacer("64", "99999999", `job "web"`, `job "large"`).Replace(plain))
 	code, stdout, stderr = w.run(t, "run", "--var=replicas=1", large)
@@ -172,7 +172,7 @@ func TestPlanOfWhatFitsNowhere(t *testing.T) {
 	must.Eq(t, ExitWaiting, code)
 	must.StrContains(t, stdout, "6 instances fit nowhere")
 	must.StrContains(t, stdout, "3 units short")
-	must.StrContains(t, stderr, "6 instances of web without a place now")
+	must.StrContains(t, stderr, "6 instances of web fit nowhere now")
 }
 
 func TestPlannerErrors(t *testing.T) {
@@ -185,20 +185,20 @@ func TestPlannerErrors(t *testing.T) {
 	}{
 		{[]string{"plan"}, ExitUsage, "takes one job file"},
 		{[]string{"plan", "/nowhere/job.hcl"}, ExitUsage, "/nowhere/job.hcl"},
-		{[]string{"plan", writeJob(t, "{}")}, ExitUsage, "it has no ID\n"},
+		{[]string{"plan", writeJob(t, "{}")}, ExitUsage, "ID is missing\n"},
 		{[]string{"run", writeJob(t, `{"ID": "x", "TaskGroups": [null]}`)}, ExitUsage, "null in a list"},
-		{[]string{"plan", "--policy=best", file}, ExitUsage, `no placement policy "best"`},
-		{[]string{"plan", "--pin=firm", file}, ExitUsage, `no pin "firm"`},
-		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist=0"},
+		{[]string{"plan", "--policy=best", file}, ExitUsage, `unknown placement policy "best"`},
+		{[]string{"plan", "--pin=firm", file}, ExitUsage, `invalid pin "firm"`},
+		{[]string{"plan", "--shortlist=0", file}, ExitUsage, "--shortlist must be at least 1, got 0"},
 		{[]string{"plan", "--balance=1,2", file}, ExitUsage, "three weights"},
-		{[]string{"plan", "--balance=1,NaN,1", file}, ExitUsage, "numbers from 0 on"},
-		{[]string{"plan", "--balance=1,1,-1", file}, ExitUsage, "have -1"},
+		{[]string{"plan", "--balance=1,NaN,1", file}, ExitUsage, "--balance: invalid weight NaN"},
+		{[]string{"plan", "--balance=1,1,-1", file}, ExitUsage, "invalid weight -1"},
 		{[]string{"run", "--var=replicas", file}, ExitUsage, "name=value"},
 		{[]string{"run", file}, ExitFailure, `"replicas"`},
-		{[]string{"run", "--var=replicas=1", writeJob(t, strings.Replace(webJob, "llama", "lama", 1))}, ExitFailure, `no profile "lama"`},
+		{[]string{"run", "--var=replicas=1", writeJob(t, strings.Replace(webJob, "llama", "lama", 1))}, ExitFailure, `profile "lama" not found`},
 		{[]string{"run", "--var=replicas=1", writeJob(t, strings.Replace(webJob, "gpu_mem_batch", "gpu_mem_bach", 1))}, ExitFailure, "batch is missing"},
 		{[]string{"webhook", "--on-failure=maybe"}, ExitUsage, "warn or error"},
-		{[]string{"webhook", "--tls-cert=x"}, ExitUsage, "go together"},
+		{[]string{"webhook", "--tls-cert=x"}, ExitUsage, "must be set together"},
 		{[]string{"webhook", "--token-file=/nowhere"}, ExitUsage, "/nowhere"},
 	}
 	for _, tc := range tests {
@@ -234,7 +234,7 @@ func TestReplanOfNoJob(t *testing.T) {
 	must.StrContains(t, stderr, `no job "nonesuch"`)
 }
 
-// What no GPU could ever hold is told from what waits for room.
+// What no GPU could ever hold is distinguished from what waits for free units.
 func TestPlanOfWhatNeverFits(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)
@@ -267,23 +267,23 @@ func TestProfileCommands(t *testing.T) {
 	must.StrContains(t, run(ExitOK, "test", "resnet50", "batch=8"), "2464 MiB: 3 units of 1024 MiB")
 	must.StrContains(t, run(ExitOK, "test", "resnet50", "batch=8", "--unit=512MiB"), "5 units of 512 MiB")
 	must.StrContains(t, run(ExitFailure, "test", "resnet50"), "batch is missing")
-	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "24576 at most")
+	must.StrContains(t, run(ExitFailure, "test", "resnet50", "batch=9999"), "at most 24576")
 	must.StrContains(t, run(ExitUsage, "test", "resnet50", "batch"), "name=value")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "much"), "invalid size")
-	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB; from 0 to 16777216")
+	must.StrContains(t, run(ExitUsage, "set", "odd", "--base", "9999999999GiB"), "e+13 MiB, want 0 to 16777216")
 	must.StrContains(t, run(ExitUsage, "set", "odd"), "neither a base nor an attribute")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--base=1", "--min=2GiB", "--max=1GiB"), "above the most")
 	must.StrContains(t, run(ExitUsage, "set", "odd", "--per=planned=1MiB"), "gpu_mem_planned has another meaning")
 	must.StrContains(t, run(ExitUsage, "set"), "the name of one profile")
 	must.StrContains(t, run(ExitFailure, "show", "vgg"), "profile list")
 	run(ExitOK, "delete", "resnet50")
-	must.StrContains(t, run(ExitFailure, "delete", "resnet50"), "no such profile")
+	must.StrContains(t, run(ExitFailure, "delete", "resnet50"), "profile not found")
 
 	w.put(t, allocator.ProfileKey("bad"), "{")
 	must.StrContains(t, run(ExitUnreadable, "list"), "profiles/bad")
 }
 
-// The service plans with what the commands plan with, and ends when asked to.
+// The webhook plans as the commands do, and stops when its context ends.
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	w, _ := planned(t)

@@ -20,15 +20,15 @@ func policyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// balanced gives the policy of that name the weights of --balance, which must
-// make sense for others too.
+// balanced gives the policy "balanced" the weights of --balance. They must be valid for
+// every policy.
 func balanced(policy placement.Policy, weights []float64) (placement.Policy, error) {
 	if len(weights) != 3 {
-		return policy, fmt.Errorf("--balance takes three weights, have %d", len(weights))
+		return policy, fmt.Errorf("--balance takes three weights, got %d", len(weights))
 	}
 	for _, w := range weights {
 		if !(w >= 0) || math.IsInf(w, 0) {
-			return policy, fmt.Errorf("--balance takes numbers from 0 on, have %g", w)
+			return policy, fmt.Errorf("--balance: invalid weight %g, want a finite number >= 0", w)
 		}
 	}
 	if policy.Name == "balanced" {

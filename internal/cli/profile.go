@@ -16,16 +16,16 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-const profileLong = `A profile says how much GPU memory a kind of task needs: a base, and so much for
-each unit of some attributes. A job names one in its meta block, with the
-attributes, and "plan", "run" and "webhook" turn it into units:
+const profileLong = `A profile states how much GPU memory a kind of task needs: a base, and an amount for
+each unit of some attributes. A job names a profile and the attributes in its meta
+block, and "plan", "run" and "webhook" turn them into units:
 
   meta {
     gpu_mem_profile = "resnet50"
     gpu_mem_batch   = "8"
   }
 
-Profiles are in the allocation table. A change does nothing to jobs that run.`
+Profiles are in the allocation table. Changing one does not affect running jobs.`
 
 const profileSetExample = `  # 1500 MiB and 120.5 MiB for each image of a batch, 24 GiB at most
   nomad-gpu-mem profile set resnet50 --base 1500MiB --per batch=120.5MiB --max 24GiB`
@@ -33,7 +33,7 @@ const profileSetExample = `  # 1500 MiB and 120.5 MiB for each image of a batch,
 func (a App) newProfile(table *tableFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile",
-		Short: "Say how much GPU memory kinds of tasks need",
+		Short: "Define how much GPU memory kinds of tasks need",
 		Long:  profileLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
 		Args:  noCommandArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -48,8 +48,8 @@ func (a App) newProfileSet(table *tableFlags) *cobra.Command {
 	var per []string
 	cmd := &cobra.Command{
 		Use:     "set NAME",
-		Short:   "Make a profile, or replace one",
-		Long:    "Make a profile, or replace one. Amounts are sizes such as 1.5GiB; a bare number is MiB.",
+		Short:   "Create or replace a profile",
+		Long:    "Create or replace a profile. Amounts are sizes such as 1.5GiB; a bare number is MiB.",
 		Example: profileSetExample,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,8 +77,8 @@ func (a App) newProfileSet(table *tableFlags) *cobra.Command {
 	flags.StringVar(&base, "base", "0", "what every task needs, a `size`")
 	flags.StringArrayVar(&per, "per", nil, "what each unit of an attribute adds, as `attribute=size`; repeat it for more")
 	flags.StringVar(&least, "min", "0", "no task gets less than this `size`")
-	flags.StringVar(&most, "max", "0", "a task that needs more than this `size` is refused; 0 is no bound")
-	flags.StringVar(&about, "about", "", "a few `words` for people")
+	flags.StringVar(&most, "max", "0", "a task that needs more than this `size` is rejected; 0 is no limit")
+	flags.StringVar(&about, "about", "", "a description in a few `words`")
 	return cmd
 }
 
@@ -158,7 +158,7 @@ func (a App) newProfileTest(table *tableFlags) *cobra.Command {
 	var unit string
 	cmd := &cobra.Command{
 		Use:     "test NAME [ATTRIBUTE=VALUE...]",
-		Short:   "Say what a task would get",
+		Short:   "Show how much memory a task would get",
 		Example: "  nomad-gpu-mem profile test resnet50 batch=8",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -201,7 +201,7 @@ func explainProfile(err error, explain func(error) error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, allocator.ErrNoProfile):
-		return fmt.Errorf("%w; `nomad-gpu-mem profile list` shows those there are", err)
+		return fmt.Errorf("%w; `nomad-gpu-mem profile list` lists all", err)
 	default:
 		return explain(err)
 	}
@@ -218,10 +218,10 @@ func (a App) readProfile(ctx context.Context, flags *tableFlags, name string) (a
 	return p, explainProfile(err, flags.explain)
 }
 
-// oneName wants the name of one profile.
+// oneName requires the name of one profile.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && args[0] != "" {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s takes the name of one profile, have %q", cmd.CommandPath(), args)}
+	return usageError{fmt.Errorf("%s takes the name of one profile, got %q", cmd.CommandPath(), args)}
 }

@@ -50,7 +50,7 @@ func parsePairs(args []string) (map[string]string, error) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("%q is not of the form name=value", arg)
+			return nil, fmt.Errorf("invalid value %q, want name=value", arg)
 		}
 		if _, twice := pairs[name]; twice {
 			return nil, fmt.Errorf("%s is given twice", name)
@@ -73,7 +73,7 @@ func writeProfiles(w io.Writer, profiles map[string]allocator.Profile) error {
 	return table.Flush()
 }
 
-// formulaText writes a profile as a sum.
+// formulaText renders a profile as a sum.
 func formulaText(p allocator.Profile) string {
 	text := fmt.Sprintf("%g MiB", p.BaseMiB)
 	for _, attribute := range slices.Sorted(maps.Keys(p.MiBPer)) {

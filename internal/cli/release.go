@@ -16,20 +16,20 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-const releaseLong = `Give back units that "claim" took, or a reservation, by its ID. It is the first
-line that "claim" prints, and stands under ALLOC in "status".
+const releaseLong = `Release units that "claim" holds, or a reservation, by its ID: the first line that
+"claim" prints, shown under ALLOC in "status".
 
-The claim of a Nomad task cannot be released so: it ends with the task. One that
-was left over is a matter for "doctor".`
+The claim of a Nomad task cannot be released this way: it ends with the task. If it
+outlives its task, use "doctor".`
 
 func (a App) newRelease(table *tableFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release ID",
-		Short: "Give back what claim took",
+		Short: "Release what claim holds",
 		Long:  releaseLong + "\n\n" + tableHelp + "\n\n" + exitHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return usageError{fmt.Errorf("%s takes one ID, have %q", cmd.CommandPath(), args)}
+				return usageError{fmt.Errorf("%s takes one ID, got %q", cmd.CommandPath(), args)}
 			}
 			return nil
 		},
@@ -56,14 +56,14 @@ func release(ctx context.Context, flags *tableFlags, table *allocator.Table, sna
 				continue
 			}
 			if claim.State == allocator.Claimed || claim.State == allocator.Running {
-				return fmt.Errorf("%s is a Nomad task's: its claim ends when the task does; for one that was left over see `nomad-gpu-mem doctor`", id)
+				return fmt.Errorf("%s belongs to a Nomad task: its claim ends with the task; if it outlives the task, run `nomad-gpu-mem doctor`", id)
 			}
 			found = true
 			failed = errors.Join(failed, table.Release(ctx, claim.Owner, claim.Attempt, []allocator.GPUID{gpu.ID}))
 		}
 	}
 	if !found {
-		return fmt.Errorf("nothing is held under the ID %s; `nomad-gpu-mem status` shows what is", id)
+		return fmt.Errorf("no claim has the ID %s; `nomad-gpu-mem status` lists all claims", id)
 	}
 	if failed != nil {
 		return flags.explainChange(failed)
@@ -71,7 +71,7 @@ func release(ctx context.Context, flags *tableFlags, table *allocator.Table, sna
 	return nil
 }
 
-// fullID completes the start of an ID, as status shows it, if only one has it.
+// fullID completes the start of an ID, as status shows it, if it is unambiguous.
 func fullID(snapshot *allocator.Snapshot, start string) (string, error) {
 	ids := map[string]bool{}
 	for _, gpu := range snapshot.GPUs {

@@ -19,24 +19,24 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-const replanLong = `Look at the jobs that "run" or the webhook has planned, and plan again where an
-instance waits for a place or where few nodes of a shortlist are left: nodes come,
-go and drain while jobs run. Run it from time to time, as a periodic job or by cron,
-or once with --watch.
+const replanLong = `Check the jobs that "run" or the webhook has planned, and plan those again that have
+an instance without a place or few usable nodes on their shortlist: nodes come, go
+and drain while jobs run. Run it from time to time, as a periodic job or by cron, or
+once with --watch.
 
-Tasks that run are not restarted: of their groups only the list of nodes changes,
-and the nodes they are on stay on it. All jobs are looked at unless some are named.
-System, periodic and parameterized jobs are bound to no node and passed over. A job
-that would lose fields that are not the planner's is left as it is.
+Running tasks are not restarted: only their group's list of nodes changes, and it
+keeps the nodes that they run on. All jobs are checked unless some are named. System,
+periodic and parameterized jobs are not bound to nodes and are skipped. A job that
+would lose fields that the planner does not own is left unchanged.
 
-With --watch it follows Nomad's event stream and acts when a job is submitted or
-scaled, an evaluation is blocked or a node changes, and looks at all jobs each
---interval besides. It prints what it does, until SIGINT or SIGTERM.`
+With --watch it follows Nomad's event stream: it acts when a job is submitted or
+scaled, an evaluation is blocked or a node changes, and checks all jobs each
+--interval. It prints what it does, until SIGINT or SIGTERM.`
 
 const replanExample = `  nomad-gpu-mem replan --dry-run
   nomad-gpu-mem replan --watch --namespace default`
 
-// settle is how long replan --watch collects events before it acts on them.
+// settle is how long replan --watch collects events before it acts.
 const settle = 3 * time.Second
 
 // replanCommand is the command replan.
@@ -84,11 +84,11 @@ func (a App) newReplan(table *tableFlags) *cobra.Command {
 func (c *replanCommand) register(flags *pflag.FlagSet) {
 	c.flags.register(flags)
 	flags.BoolVar(&c.asJSON, "json", false, "print JSON (docs/planner.md)")
-	flags.BoolVar(&c.dryRun, "dry-run", false, "only say what would be done")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only print what would change")
 	flags.IntVar(&c.threshold, "threshold", planner.DefaultThreshold, "usable `nodes` below which a shortlist is refreshed")
 	flags.StringVar(&c.namespace, "namespace", api.AllNamespacesNamespace, "Nomad's `namespace`; * is all")
 	flags.BoolVarP(&c.watch, "watch", "w", false, "follow Nomad's events, and act on them until interrupted")
-	flags.DurationVar(&c.interval, "interval", 5*time.Minute, "with --watch: `time` after which all jobs are looked at without an event")
+	flags.DurationVar(&c.interval, "interval", 5*time.Minute, "with --watch: `time` after which all jobs are checked without an event")
 }
 
 func (c *replanCommand) once(cmd *cobra.Command, site *live.Site, jobs []string, options planner.Options) error {
@@ -101,12 +101,12 @@ func (c *replanCommand) once(cmd *cobra.Command, site *live.Site, jobs []string,
 	}
 	writeReplanned(cmd.OutOrStdout(), all, c.dryRun)
 	if len(all) == 0 {
-		fmt.Fprintln(cmd.OutOrStdout(), "No job that was planned runs or waits.")
+		fmt.Fprintln(cmd.OutOrStdout(), "No planned job runs or waits.")
 	}
 	return replanErrors(all)
 }
 
-// follow prints what is done, as JSON one line for each job.
+// follow prints each change; as JSON, one line per job.
 func (c *replanCommand) follow(cmd *cobra.Command, site *live.Site, jobs []string, options planner.Options) error {
 	out := json.NewEncoder(cmd.OutOrStdout())
 	return site.Watch(cmd.Context(), options, live.Watching{
@@ -120,7 +120,7 @@ func (c *replanCommand) follow(cmd *cobra.Command, site *live.Site, jobs []strin
 				_ = out.Encode(one) // a closed pipe ends the program by itself
 			}
 		},
-		Trouble: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "Trying again: %s\n", words.Printable(err.Error())) },
+		Trouble: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "Retrying: %s\n", words.Printable(err.Error())) },
 	})
 }
 
@@ -129,16 +129,16 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 		name := words.Printable(one.Namespace + "/" + one.Job)
 		switch {
 		case one.Error != "" && one.Report != nil && one.Report.Evaluation != "":
-			fmt.Fprintf(w, "%s: was submitted with new pins: %s\n", name, words.Printable(one.Error))
+			fmt.Fprintf(w, "%s: submitted with new pins: %s\n", name, words.Printable(one.Error))
 			continue
 		case one.Error != "":
-			fmt.Fprintf(w, "%s: left as it is: %s\n", name, words.Printable(one.Error))
+			fmt.Fprintf(w, "%s: left unchanged: %s\n", name, words.Printable(one.Error))
 			continue
 		case len(one.Why) == 0:
-			fmt.Fprintf(w, "%s: needs nothing\n", name)
+			fmt.Fprintf(w, "%s: needs no new pins\n", name)
 			continue
 		case !one.Changed:
-			fmt.Fprintf(w, "%s: there are no better pins now\n", name)
+			fmt.Fprintf(w, "%s: no better pins now\n", name)
 		case dryRun:
 			fmt.Fprintf(w, "%s: would get new pins\n", name)
 		default:
@@ -150,7 +150,7 @@ func writeReplanned(w io.Writer, all []live.Replanned, dryRun bool) {
 	}
 }
 
-// replanErrors is the error of jobs that could not be planned, or still wait.
+// replanErrors returns an error if jobs could not be planned or still wait.
 func replanErrors(all []live.Replanned) error {
 	failed, waiting := 0, 0
 	for _, one := range all {
@@ -165,7 +165,7 @@ func replanErrors(all []live.Replanned) error {
 		return fmt.Errorf("%s could not be planned", words.Count(failed, "job"))
 	}
 	if waiting > 0 {
-		return &waitingError{what: words.Count(waiting, "instance") + " still without a place"}
+		return &waitingError{what: words.Count(waiting, "instance") + " still fit nowhere"}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"nomad-gpu-mem/internal/planner/live"
 )
 
-// lines collects output, and tells when there is a line.
+// lines collects output, and signals each line.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -39,7 +39,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// replan --watch looks at all jobs when it begins, acts on events, and ends in good order.
+// replan --watch checks all jobs at first, acts on events, and exits cleanly.
 func TestReplanWatch(t *testing.T) {
 	t.Parallel()
 	w, nomad := planned(t)

@@ -14,22 +14,22 @@ import (
 	"nomad-gpu-mem/internal/planner/live"
 )
 
-const runLong = `Plan a job, reserve what the plan takes, submit the job with its pins, follow
-Nomad's evaluation, and say whether Nomad did as planned. If others were faster the
-job is planned again.
+const runLong = `Plan a job, reserve the planned units, submit the job with its pins, follow Nomad's
+evaluation, and report whether Nomad followed the plan. If other tasks took the units
+first, the job is planned again.
 
-Running an unchanged job again restarts nothing: groups that run keep the pins
-that they have. The job file is HCL, read by Nomad, or JSON; Nomad's UI shows it as
-the job's definition. Fields that this program does not know reach Nomad as they are.
+Running an unchanged job again restarts nothing: running groups keep their pins. The
+job file is HCL, which Nomad parses, or JSON; Nomad's UI shows it as the job's
+definition. Fields that this program does not know reach Nomad unchanged.
 
-By itself the command ends once Nomad has placed the instances. With --follow it waits
-until the deployment of a service has ended, and fails if the deployment does.`
+By default the command ends once Nomad has placed the instances. With --follow it waits
+for the end of a service's deployment, and fails if the deployment fails.`
 
 const runExample = `  nomad-gpu-mem run job.nomad.hcl
   nomad-gpu-mem run --pin hard --var replicas=4 job.nomad.hcl
   nomad-gpu-mem run --preserve-counts --follow job.nomad.hcl`
 
-// runFlags are the options of run that plan has not.
+// runFlags are the options of run that plan lacks.
 type runFlags struct {
 	checkIndex     uint64
 	policyOverride bool
@@ -39,9 +39,9 @@ type runFlags struct {
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
-	flags.Uint64Var(&f.checkIndex, "check-index", 0, "submit only if the registered job has this `index` (plan shows it); 0: only if there is none")
+	flags.Uint64Var(&f.checkIndex, "check-index", 0, "submit only if the registered job has this `index` (plan shows it); 0: only if the job is not registered")
 	flags.BoolVar(&f.policyOverride, "policy-override", false, "override soft mandatory Sentinel policies")
-	flags.BoolVar(&f.detach, "detach", false, "end once Nomad has taken the job, and do not follow its evaluation")
+	flags.BoolVar(&f.detach, "detach", false, "end once Nomad has accepted the job; do not follow its evaluation")
 	flags.BoolVar(&f.follow, "follow", false, "wait until the deployment has ended")
 	flags.BoolVar(&f.verbose, "verbose", false, "show whole IDs")
 }
@@ -95,13 +95,13 @@ func (c *jobCommand) run(cmd *cobra.Command, p *jobSite, flags *runFlags) error 
 	if c.asJSON {
 		err = writeJSON(cmd.OutOrStdout(), report)
 	}
-	return errors.Join(err, out.err, otherwise(report))
+	return errors.Join(err, out.err, deviation(report))
 }
 
-// otherwise is the error of a job that does not run as planned, or not whole.
-func otherwise(report *live.Report) error {
+// deviation is the error of a job that does not run as planned, or only in part.
+func deviation(report *live.Report) error {
 	if !report.AsPlanned() {
-		return &waitingError{what: "Nomad did otherwise than planned"}
+		return &waitingError{what: "Nomad deviated from the plan"}
 	}
 	if err := unplaced(report.Plan); err != nil {
 		return err
@@ -119,7 +119,7 @@ func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return fmt.Sprintf("%d times, since others were faster", n)
+	return fmt.Sprintf("%d times, since other tasks took the units first", n)
 }
 
 func yesNo(yes bool) string {

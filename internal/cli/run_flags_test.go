@@ -39,7 +39,7 @@ func countOf(nomad *nomadtest.Server) (count int) {
 	return count
 }
 
-// A job that was scaled keeps its counts when its file is submitted again, if asked to.
+// With --preserve-counts a scaled job keeps its counts when its file is submitted again.
 func TestRunPreservesCounts(t *testing.T) {
 	t.Parallel()
 	w, nomad := planned(t)
@@ -62,7 +62,7 @@ func TestRunPreservesCounts(t *testing.T) {
 	must.Eq(t, 1, countOf(nomad))
 }
 
-// A job with another index than the operator has seen is left alone, also one that asks
+// A job with another index than --check-index is left unchanged, also one that asks
 // for no GPU memory.
 func TestRunChecksTheIndex(t *testing.T) {
 	t.Parallel()

@@ -16,14 +16,14 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-// reportText writes what run did, for people.
+// reportText prints the result of run as text.
 type reportText struct {
 	w       io.Writer
 	verbose bool // whole IDs
 	err     error
 }
 
-// write draws the plan and says what Nomad did.
+// write prints the plan and what Nomad did.
 func (t *reportText) write(report *live.Report) {
 	if t.err = writePlan(t.w, report.Plan); t.err != nil {
 		return
@@ -53,7 +53,7 @@ func (t *reportText) write(report *live.Report) {
 	case len(report.Failures) > 0:
 		fmt.Fprintln(t.w, "Nothing was started.")
 	default:
-		fmt.Fprintln(t.w, "Nothing was to be started.")
+		fmt.Fprintln(t.w, "Nothing had to be started.")
 	}
 }
 
@@ -91,7 +91,7 @@ func (t *reportText) outcomes(outcomes []planner.Outcome) error {
 	return table.Flush()
 }
 
-// id is the start of an ID, as Nomad shows it.
+// id shortens an ID as Nomad does.
 func (t *reportText) id(id string) string {
 	if t.verbose || len(id) <= 8 {
 		return id

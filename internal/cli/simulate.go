@@ -22,22 +22,22 @@ import (
 	"nomad-gpu-mem/internal/simulate"
 )
 
-const simulateLong = `Play a trace of tasks against placement policies and Nomad's own scheduler, and
-show how much of the cluster's GPU capacity ends up in use.
+const simulateLong = `Replay a trace of tasks with placement policies and with Nomad's own scheduler, and
+show how much of the cluster's GPU capacity is in use.
 
 The trace is in the format of the public openb trace: a directory with
 openb_node_list_gpu_node.csv and openb_pod_list_<list>.csv, or two files of any
-name. Tasks arrive in an order that a seed shuffles. Those for which there is no
-room are dropped. Without --departures tasks stay, and arrive until they ask for
-a multiple of the cluster; with it they come and go. The table shows what is in
-use, and what was admitted: of all GPU work, and by the GPUs that a task asks for.
-Of several policies, a second table shows the differences from the first one, seed
-by seed, with their standard errors.
+name. Tasks arrive in an order that a seed shuffles. Tasks that fit nowhere are
+dropped. Without --departures tasks stay, and arrive until they ask for a multiple
+of the cluster; with it they come and go. The table shows what is in use, and what
+was admitted: of all GPU work, and by the number of GPUs that a task asks for. With
+several policies, a second table shows the differences from the first one, seed by
+seed, with their standard errors.
 
---sample plays on small clusters: every seed draws one from the trace.
+--sample uses small clusters: every seed draws one from the trace.
 
---demand says what a policy knows of the tasks to come: their kinds and how
-frequent each is ("given"), or only those that have arrived ("learned").`
+--demand sets what a policy knows of future tasks: their kinds and how frequent
+each is ("given"), or only those that have arrived ("learned").`
 
 const simulateExample = `  # two policies, ten seeds, and a plot
   nomad-gpu-mem simulate --trace ~/openb --policy least-waste,fgd --seeds 42-51 --plot openb.svg
@@ -45,7 +45,7 @@ const simulateExample = `  # two policies, ten seeds, and a plot
   # Nomad's scheduler as it is, and steered by the default policy
   nomad-gpu-mem simulate --trace ~/openb --scheduler nomad --seeds 1
 
-  # tasks that come and go; on average they want 110 % of the cluster
+  # tasks that come and go; on average they ask for 110 % of the cluster
   nomad-gpu-mem simulate --trace ~/openb --departures 1.1
 
   # from half empty to overloaded, drawn over the load
@@ -81,15 +81,15 @@ func (a App) newSimulate() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.trace, "trace", a.Getenv("GPU_MEM_TRACE"), "`directory` of the trace; by itself GPU_MEM_TRACE")
-	flags.StringVar(&s.list, "list", "default", "which of the trace's `lists` of tasks to play")
+	flags.StringVar(&s.trace, "trace", a.Getenv("GPU_MEM_TRACE"), "`directory` of the trace; by default GPU_MEM_TRACE")
+	flags.StringVar(&s.list, "list", "default", "which of the trace's `lists` of tasks to replay")
 	flags.StringVar(&s.nodes, "nodes", "", "`file` of nodes, instead of the trace's")
 	flags.StringVar(&s.tasks, "tasks", "", "`file` of tasks, instead of one of the trace's")
 	s.contest.register(flags)
 	flags.Float64Var(&s.inflation, "inflation", 1.3, "tasks arrive until they ask for this `multiple` of the cluster")
 	flags.Float64SliceVar(&s.departures, "departures", nil, "tasks come and go, and ask for these `multiples` of the cluster on average, one after another")
-	flags.StringSliceVar(&s.samples, "sample", nil, "small clusters of these `shapes`, such as 8x4 for 8 nodes with 4 GPUs, instead of the trace's")
-	flags.StringVar(&s.seeds, "seeds", "1-3", "`seeds`, such as 7 or 1-10 or 1,2,5")
+	flags.StringSliceVar(&s.samples, "sample", nil, "small clusters of these `shapes`, for example 8x4 for 8 nodes with 4 GPUs, instead of the trace's")
+	flags.StringVar(&s.seeds, "seeds", "1-3", "`seeds`, for example 7 or 1-10 or 1,2,5")
 	flags.IntVar(&s.workers, "workers", runtime.NumCPU(), "`runs` at the same time")
 	flags.StringVar(&s.csv, "csv", "", "write every run's figures and curve to this `file`")
 	flags.StringVar(&s.plot, "plot", "", "draw use against arrivals, or against load, to this `file`, .png or .svg")
@@ -102,7 +102,7 @@ func (s *simulateCommand) run(ctx context.Context) error {
 		return err
 	}
 	bar := s.progress(experiment.Arrivals())
-	experiment.Tick = func() { _ = bar.Add(1) } // a bar that cannot be drawn is no reason to stop
+	experiment.Tick = func() { _ = bar.Add(1) } // the simulation does not depend on the bar
 	rows, err := experiment.Run(ctx)
 	_ = bar.Exit()
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *simulateCommand) run(ctx context.Context) error {
 	return s.write(experiment.Figures(), rows)
 }
 
-// write prints the results and makes the files.
+// write prints the results and writes the files.
 func (s *simulateCommand) write(figures []string, rows []simulate.Row) error {
 	if err := simulate.WriteTable(s.out, figures, rows); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *simulateCommand) write(figures []string, rows []simulate.Row) error {
 	return simulate.WritePlot(s.plot, "GPU capacity in use, "+s.list, rows)
 }
 
-// experiment reads what the flags say.
+// experiment builds the experiment from the flags.
 func (s *simulateCommand) experiment() (simulate.Experiment, error) {
 	none := simulate.Experiment{}
 	seeds, err := parseSeeds(s.seeds)
@@ -171,7 +171,7 @@ func (s *simulateCommand) experiment() (simulate.Experiment, error) {
 func (s *simulateCommand) files() (nodes, tasks string, _ error) {
 	nodes, tasks = s.nodes, s.tasks
 	if s.trace == "" && (nodes == "" || tasks == "") {
-		return "", "", errors.New("which trace? Give its directory with --trace or GPU_MEM_TRACE, or two files with --nodes and --tasks")
+		return "", "", errors.New("no trace: set its directory with --trace or GPU_MEM_TRACE, or two files with --nodes and --tasks")
 	}
 	if nodes == "" {
 		nodes = filepath.Join(s.trace, "openb_node_list_gpu_node.csv")
@@ -182,17 +182,18 @@ func (s *simulateCommand) files() (nodes, tasks string, _ error) {
 	return nodes, tasks, nil
 }
 
-// lifetimes are how long a test with departures is measured, and warms up.
+// lifetimes is how long a test with departures warms up, and how long it is then measured,
+// in mean lifetimes of a task.
 const lifetimes = 5
 
-// mostLoad bounds what tasks may ask for, in clusters: a slip of the hand would
-// run for days.
+// mostLoad bounds what tasks may ask for, in multiples of the cluster: a typing error
+// would run for days.
 const mostLoad = 100
 
-// leastArrivals is how many tasks a test with departures measures, at least.
+// leastArrivals is the least number of tasks that a test with departures measures.
 const leastArrivals = 5000
 
-// cases are the tests on every shape of cluster.
+// cases combines each test with each shape of cluster.
 func (s *simulateCommand) cases() ([]simulate.Case, error) {
 	samples, err := parseSamples(s.samples)
 	if err != nil {
@@ -211,11 +212,11 @@ func (s *simulateCommand) cases() ([]simulate.Case, error) {
 	return cases, s.checkPlot()
 }
 
-// tests are those that the flags ask for.
+// tests returns the tests that the flags select.
 func (s *simulateCommand) tests() ([]simulate.Test, error) {
 	for _, multiple := range append([]float64{s.inflation}, s.departures...) {
 		if !(0 < multiple && multiple <= mostLoad) {
-			return nil, errors.New("--inflation and --departures are multiples of the cluster, such as 1.3, and 100 at most")
+			return nil, errors.New("--inflation and --departures must be above 0 and at most 100 (multiples of the cluster), for example 1.3")
 		}
 	}
 	if len(s.departures) == 0 {
@@ -228,7 +229,7 @@ func (s *simulateCommand) tests() ([]simulate.Test, error) {
 	return tests, nil
 }
 
-// checkPlot says why there would be nothing to draw.
+// checkPlot returns an error if --plot does not match the other flags.
 func (s *simulateCommand) checkPlot() error {
 	switch extension := filepath.Ext(s.plot); {
 	case s.plot == "":
@@ -246,7 +247,7 @@ func (s *simulateCommand) checkPlot() error {
 // mostNodes bounds a sample.
 const mostNodes = 100_000
 
-// parseSamples reads shapes of clusters. Without one it is the trace's own.
+// parseSamples reads shapes of clusters; the default is the trace's own.
 func parseSamples(shapes []string) ([]simulate.Sample, error) {
 	if len(shapes) == 0 {
 		return []simulate.Sample{{}}, nil
@@ -257,14 +258,14 @@ func parseSamples(shapes []string) ([]simulate.Sample, error) {
 		n, err := strconv.Atoi(nodes)
 		g, err2 := strconv.Atoi(gpus)
 		if errors.Join(err, err2) != nil || n <= 0 || n > mostNodes || g <= 0 {
-			return nil, fmt.Errorf("--sample=%s must be nodes times GPUs, such as 8x4", shape)
+			return nil, fmt.Errorf("--sample: invalid shape %q, want nodes x GPUs, for example 8x4", shape)
 		}
 		samples = append(samples, simulate.Sample{Nodes: n, GPUs: g})
 	}
 	return samples, nil
 }
 
-// progress is a bar, if someone looks at it.
+// progress is a bar that is visible on a terminal only.
 func (s *simulateCommand) progress(arrivals int) *progressbar.ProgressBar {
 	visible := false
 	if file, ok := s.err.(*os.File); ok {

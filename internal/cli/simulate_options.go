@@ -17,7 +17,7 @@ import (
 	"nomad-gpu-mem/internal/simulate/nomad"
 )
 
-// contest says which schedulers a simulation compares.
+// contest holds the options that select the schedulers to compare.
 type contest struct {
 	policies  []string
 	balance   []float64
@@ -26,13 +26,13 @@ type contest struct {
 	pins      []string
 }
 
-// unpinned stands for Nomad's scheduler without steering.
+// unpinned selects Nomad's scheduler without a planner.
 const unpinned = "none"
 
 func (c *contest) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.policies, "policy", []string{placement.DefaultPolicy}, "placement `policies`: "+policyNames())
 	flags.Float64SliceVar(&c.balance, "balance", []float64{1, 1, 1}, "three `weights` of the policy balanced: even load over nodes, over a node's GPUs, room for future tasks")
-	flags.StringVar(&c.demand, "demand", "given", "what policies know of the tasks to come: given, learned or both")
+	flags.StringVar(&c.demand, "demand", "given", "what policies know of future tasks: given, learned or both")
 	flags.StringVar(&c.scheduler, "scheduler", "policy", "who places the tasks: policy, or nomad for Nomad's scheduler")
 	flags.StringSliceVar(&c.pins, "pin", []string{unpinned, string(planner.Shortlist)}, "how policies steer Nomad's scheduler: none, soft, shortlist, hard")
 }
@@ -67,12 +67,12 @@ func (c *contest) contenders() ([]simulate.Contender, error) {
 		return nil, fmt.Errorf("--scheduler=%s must be policy or nomad", c.scheduler)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("--policy and --pin name nothing to compare")
+		return nil, errors.New("--policy or --pin is empty: nothing to compare")
 	}
 	return all, nil
 }
 
-// steerings are the policies, each with what it knows.
+// steerings returns the policies, each with what it knows of future tasks.
 func (c *contest) steerings() ([]simulate.Steering, error) {
 	known := map[string][]bool{"given": {false}, "learned": {true}, "both": {false, true}}[c.demand]
 	if known == nil {
@@ -98,7 +98,7 @@ func (c *contest) steerings() ([]simulate.Steering, error) {
 	return all, nil
 }
 
-// maxSeeds bounds a range of seeds: a slip of the hand would run for days.
+// maxSeeds bounds a range of seeds: a typing error would run for days.
 const maxSeeds = 1000
 
 // parseSeeds reads numbers and ranges, separated by commas.
@@ -112,7 +112,7 @@ func parseSeeds(text string) ([]uint64, error) {
 		from, err := strconv.ParseUint(first, 10, 64)
 		to, err2 := strconv.ParseUint(last, 10, 64)
 		if err := errors.Join(err, err2); err != nil || to < from || to-from >= maxSeeds {
-			return nil, fmt.Errorf("--seeds=%s: %q is no seed and no range of at most %d, such as 42-51", text, part, maxSeeds)
+			return nil, fmt.Errorf("--seeds=%s: invalid seed or range %q, want for example 42-51, at most %d seeds", text, part, maxSeeds)
 		}
 		for seed := from; seed <= to; seed++ {
 			seeds = append(seeds, seed)

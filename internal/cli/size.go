@@ -13,8 +13,8 @@ import (
 	"nomad-gpu-mem/internal/quantity"
 )
 
-// parseMiB reads a size. GiB is a power of 2 and GB one of 10; a bare number is
-// MiB. It may be negative, or larger than any GPU.
+// parseMiB reads a size: GiB is a power of 2, GB a power of 10, and a bare number is
+// MiB. The result may be negative, or larger than any GPU.
 func parseMiB(text string) (float64, error) {
 	if mib, err := strconv.ParseFloat(text, 64); err == nil {
 		return mib, nil
@@ -31,8 +31,7 @@ func parseMiB(text string) (float64, error) {
 	return mib, nil
 }
 
-// parseBound reads a size that must be whole MiB, and no more than a GPU may
-// have.
+// parseBound reads a size in whole MiB, from 0 to the most that a GPU may have.
 func parseBound(text string) (uint64, error) {
 	mib, err := parseMiB(text)
 	if err != nil {

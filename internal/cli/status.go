@@ -17,15 +17,16 @@ import (
 	"nomad-gpu-mem/internal/status"
 )
 
-// retryPause is how long --watch waits for a table that is not reachable.
+// retryPause is how long --watch waits before it retries an unavailable table.
 const retryPause = 2 * time.Second
 
 const statusLong = `Show every GPU with its slices: which task holds which units of its memory.
 
 A GPU's bar has a letter for each task, oldest first, "." for free units and "!"
-for units that cannot be had, such as all free ones of a node that is dead; the line under it shows the memory in use, to the
-same scale. SINCE is when the claim came into its state: "claimed" from before
-its container is created, then "running". --json says which units a task holds.`
+for unavailable units, such as all free ones of a dead node; the line under it
+shows the memory in use, to the same scale. SINCE is how long the claim has been in
+its state: "claimed" before its container is created, then "running". --json lists
+the units of each task.`
 
 // statusCommand is one call of `status`.
 type statusCommand struct {
@@ -55,14 +56,14 @@ func (a App) newStatus(table *tableFlags) *cobra.Command {
 	flags.StringVar(&s.only.GPU, "gpu", "", "only the GPU with this `UUID`, or the start of one")
 	flags.StringVar((*string)(&s.only.Node), "node", "", "only the node with this `name`")
 	flags.BoolVar(&s.json, "json", false, "print JSON (docs/cli.md); with --watch one line for each change")
-	flags.BoolVarP(&s.watch, "watch", "w", false, "go on and show every change, until interrupted")
-	flags.IntVar(&s.width, "width", 0, "width of the text in `columns`; by itself the terminal's, or 80")
+	flags.BoolVarP(&s.watch, "watch", "w", false, "keep running and show every change, until interrupted")
+	flags.IntVar(&s.width, "width", 0, "width of the text in `columns`; by default the terminal's, or 80")
 	return cmd
 }
 
 func (s *statusCommand) run(ctx context.Context) error {
 	if s.width < 0 {
-		return usageError{fmt.Errorf("--width=%d is no width", s.width)}
+		return usageError{fmt.Errorf("--width must not be negative, got %d", s.width)}
 	}
 	table, err := s.app.open(s.table)
 	if err != nil {
@@ -87,8 +88,8 @@ func (s *statusCommand) show(ctx context.Context, table *allocator.Table) error 
 	return errors.Join(s.write(report), unreadable(report))
 }
 
-// follow shows the snapshot and every later one until ctx ends. A table that is
-// out of reach for a while is waited for.
+// follow shows the snapshot and every later one until ctx ends. It retries while the table
+// is unavailable.
 func (s *statusCommand) follow(ctx context.Context, table *allocator.Table, snapshot *allocator.Snapshot) error {
 	for {
 		if err := s.write(s.report(snapshot)); err != nil {
@@ -134,7 +135,7 @@ func (s *statusCommand) write(report status.Report) error {
 	return status.Write(s.out, report, status.Options{JSON: s.json, Watch: s.watch, Width: s.width})
 }
 
-// noneMatch is the error of a filter that left nothing.
+// noneMatch returns an error if the filter matches no GPU.
 func (s *statusCommand) noneMatch(report status.Report) error {
 	if s.only == (status.Filter{}) || len(report.Nodes) > 0 {
 		return nil

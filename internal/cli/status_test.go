@@ -109,7 +109,7 @@ func TestStatusTotalsAddUp(t *testing.T) {
 	must.Eq(t, sum, report.Total.Memory)
 }
 
-// A person who gave a name that is nowhere must not read it as "all free".
+// A filter with an unknown name is an error: an empty report would look like "all free".
 func TestStatusFilterWithoutMatch(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := cluster(t).run(t, "status", "--node=gpu-node-7")
@@ -118,7 +118,7 @@ func TestStatusFilterWithoutMatch(t *testing.T) {
 	must.StrContains(t, stderr, "gpu-node-7")
 }
 
-// Offered in new units while old claims live: nothing is free, and it is said.
+// A GPU that is offered in new units while old claims exist has nothing free, and status says why.
 func TestStatusUnitMismatch(t *testing.T) {
 	t.Parallel()
 	b := &builder{t: t, store: newWorld(), clock: now}
@@ -132,7 +132,7 @@ func TestStatusUnitMismatch(t *testing.T) {
 	must.StrContains(t, gpu.Notes[0], "1024 MiB now")
 }
 
-// What a dead node has free is not to be had, and so it is not free.
+// Free units of a dead node are unavailable, not free.
 func TestStatusCountsNothingOfADeadNodeAsFree(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]string{
@@ -179,7 +179,7 @@ func TestStatusCountsAGPUInMIGModeOnce(t *testing.T) {
 	}
 }
 
-// After reserved_memory or memory_unit changed, old claims do not bring back units
+// After reserved_memory or memory_unit changed, old claims do not add units
 // that are no longer there.
 func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
 		"fewer units":             {allocator.GPUState{Units: 4, UnitMiB: 512}, "aa.."},
 		"fewer than are claimed":  {allocator.GPUState{Units: 1, UnitMiB: 512}, "aa"},
 		"larger units, and fewer": {allocator.GPUState{Units: 3, UnitMiB: 1024}, "aa!!!!"},
-		"of an unknown node":      {allocator.GPUState{Node: "nobody", Units: 4, UnitMiB: 512}, "aa!!"},
+		"of an unknown node":      {allocator.GPUState{Node: "gone-node", Units: 4, UnitMiB: 512}, "aa!!"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,13 +208,13 @@ func TestStatusOffersNoMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// A reservation explains no use, so it hides none; and a person is no namespace.
+// A reservation does not account for use of memory, and a holder outside Nomad has no namespace.
 func TestStatusOfUseBesideAReservation(t *testing.T) {
 	t.Parallel()
 	b := &builder{t: t, store: newWorld(), clock: now}
 	b.gpu(a10, allocator.GPUState{Node: "n", MemoryMiB: 23028, UsedMiB: allocator.IdleMiB + 700, UnitMiB: 1024, Units: 21})
-	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
-	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
+	room := allocator.UnitRequest{GPU: a10, UnitMiB: 1024, TotalUnits: 21, Count: 4}
+	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.UnitRequest{room}))
 	person := allocator.Owner{Job: outsideJob, Task: "ada", Alloc: "hold-1a2b3c4d"}
 	must.NoError(t, b.table().Request(t.Context(), person, time.Hour, room))
 	_, text, _ := b.store.run(t, "status")
@@ -259,7 +259,7 @@ func TestStatusWatch(t *testing.T) {
 	must.Eq(t, ExitOK, <-done)
 }
 
-// A table out of reach for a while is no reason to look away.
+// status --watch retries while the table is unavailable.
 func TestStatusWatchSurvivesOutage(t *testing.T) {
 	t.Parallel()
 	store := newWorld()
@@ -306,12 +306,12 @@ func TestStatus_of_a_dead_node(t *testing.T) {
 	must.StrContains(t, text, "2 claims")
 }
 
-// Units that are kept for a task, or that a person has, look like claims.
+// Units that are reserved for a task, or held outside Nomad, look like claims.
 func TestStatus_of_promised_units(t *testing.T) {
 	t.Parallel()
 	b := oneGPUTable(t)
-	room := allocator.Room{GPU: a10, UnitMiB: 1024, Of: 21, Count: 4}
-	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.Room{room}))
+	room := allocator.UnitRequest{GPU: a10, UnitMiB: 1024, TotalUnits: 21, Count: 4}
+	must.NoError(t, b.table().Reserve(t.Context(), owner("chat", "serve", "plan-1", ""), time.Minute, []allocator.UnitRequest{room}))
 	must.NoError(t, b.table().Request(t.Context(), owner("outside Nomad", "ada", "hold-1", ""), time.Hour, room))
 	_, text, _ := b.store.run(t, "status")
 	must.StrContains(t, text, "reserved")
@@ -319,7 +319,7 @@ func TestStatus_of_promised_units(t *testing.T) {
 	must.StrContains(t, text, "free 13312 MiB")
 }
 
-// What people should know of a node without NVML, and of a GPU that became smaller.
+// status names a node without NVML, and a GPU that became smaller.
 func TestStatusNamesFaultsOfHardware(t *testing.T) {
 	t.Parallel()
 	w := cluster(t)
@@ -336,5 +336,5 @@ func TestStatusNamesFaultsOfHardware(t *testing.T) {
 	state.MemoryMiB, state.Units = state.ReservedMiB+1024, 1
 	must.NoError(t, table.PutGPU(t.Context(), a10, state))
 	_, stdout, _ = w.run(t, "status", "--json", "--gpu="+string(a10))
-	must.StrContains(t, stdout, "MiB larger than the memory that it has to give")
+	must.StrContains(t, stdout, "its claims exceed its offered memory by")
 }

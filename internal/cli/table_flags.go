@@ -15,21 +15,21 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-const tableHelp = `The table is, unless flags or these environment variables say otherwise, in the
-Consul at 127.0.0.1:8500, below the key gpu-mem. A flag outranks its variable.
+const tableHelp = `By default the table is in the Consul at 127.0.0.1:8500, below the key gpu-mem. Flags
+and these environment variables change that; a flag overrides its variable.
   GPU_MEM_TABLE_STORE       --table-store
   GPU_MEM_TABLE_ADDRESS     --table-address
   GPU_MEM_TABLE_PREFIX      --table-prefix
   GPU_MEM_TABLE_TOKEN_FILE  --table-token-file
   GPU_MEM_TABLE_PATH        --table-path
   and so on, a variable for each flag that begins with --table-.
-  CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN and the others that all Consul clients
-  read count where address and token file are not given. NO_COLOR is honoured.`
+  CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN and the other variables of Consul's clients
+  apply where address and token file are not set. NO_COLOR is honoured.`
 
-// defaultConsul is where Consul's own clients look.
+// defaultConsul is the default address of Consul's clients.
 const defaultConsul = "127.0.0.1:8500"
 
-// tableFlags are the options that say where the table is.
+// tableFlags are the options that locate the table.
 type tableFlags struct {
 	config tableconfig.Config
 	getenv func(string) string
@@ -61,14 +61,14 @@ func (f *tableFlags) add(flags *pflag.FlagSet, target *string, name, fallback, u
 	flags.StringVar(target, "table-"+name, value, usage)
 }
 
-// resolve returns the table's configuration. Mistakes are usage errors.
+// resolve returns the table's configuration. Invalid values are usage errors.
 func (f *tableFlags) resolve() (tableconfig.Config, error) {
 	config := f.config
 	for _, path := range []*string{&config.TokenFile, &config.CAFile, &config.CertFile, &config.KeyFile} {
 		if *path == "" {
 			continue
 		}
-		absolute, err := filepath.Abs(*path) // of a shell, in which a path may be relative
+		absolute, err := filepath.Abs(*path) // on the command line a path may be relative
 		if err != nil {
 			return config, usageError{err}
 		}
@@ -77,10 +77,10 @@ func (f *tableFlags) resolve() (tableconfig.Config, error) {
 	if config.TokenFile != "" {
 		text, err := os.ReadFile(config.TokenFile)
 		if err != nil {
-			return config, usageError{fmt.Errorf("table-token-file: %w", err)}
+			return config, usageError{fmt.Errorf("--table-token-file: %w", err)}
 		}
 		if strings.TrimSpace(string(text)) == "" {
-			return config, usageError{fmt.Errorf("table-token-file: %s is empty", config.TokenFile)}
+			return config, usageError{fmt.Errorf("--table-token-file: %s is empty", config.TokenFile)}
 		}
 	}
 	if err := config.Validate(); err != nil {
@@ -89,8 +89,8 @@ func (f *tableFlags) resolve() (tableconfig.Config, error) {
 	return config, nil
 }
 
-// exists returns an error if the table is in a file that is not there. To the
-// plugins that is an empty table; a person more likely looks at a wrong place.
+// exists returns an error if the table's file is missing. To the plugins that is an empty
+// table; for an operator it is more likely a wrong path.
 func exists(config tableconfig.Config) error {
 	if config.Store != tableconfig.StoreFile {
 		return nil
@@ -99,7 +99,7 @@ func exists(config tableconfig.Config) error {
 	return err
 }
 
-// describe names the table for people.
+// describe names the table's location in messages.
 func (f *tableFlags) describe() string {
 	if f.config.Store == tableconfig.StoreFile {
 		return "file " + f.config.Path

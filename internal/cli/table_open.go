@@ -13,13 +13,13 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// open opens the table that the flags name, for a command that reads it. The caller closes
-// it, as with the functions below.
+// open opens the table for a command that reads it. The caller closes the table, as with
+// the functions below.
 func (a App) open(flags *tableFlags) (*allocator.Table, error) {
 	return a.openTable(flags, flags.explain)
 }
 
-// openToChange opens the table for a command that looks at it and then changes it.
+// openToChange opens and reads the table for a command that then changes it.
 func (a App) openToChange(ctx context.Context, flags *tableFlags) (*allocator.Table, *allocator.Snapshot, error) {
 	table, err := a.openTable(flags, flags.explainChange)
 	if err != nil {
@@ -32,7 +32,7 @@ func (a App) openToChange(ctx context.Context, flags *tableFlags) (*allocator.Ta
 	return table, snapshot, nil
 }
 
-// openGPU opens the table to change what it has of the GPU that an operator named.
+// openGPU opens the table to change the entry of the GPU that the operator named.
 func (a App) openGPU(ctx context.Context, flags *tableFlags, name string) (*allocator.Table, allocator.GPU, error) {
 	table, snapshot, err := a.openToChange(ctx, flags)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a App) openTable(flags *tableFlags, explain func(error) error) (*allocator
 	return table, nil
 }
 
-// named finds the only GPU whose UUID is or starts with the name.
+// named finds the only GPU with a UUID that equals or starts with the name.
 func named(gpus []allocator.GPU, name string) (allocator.GPU, error) {
 	var found []allocator.GPU
 	for _, gpu := range gpus {
@@ -75,7 +75,7 @@ func named(gpus []allocator.GPU, name string) (allocator.GPU, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return allocator.GPU{}, fmt.Errorf("no GPU in the allocation table has the UUID %q; status shows all", name)
+		return allocator.GPU{}, fmt.Errorf("no GPU in the allocation table has the UUID %q; `nomad-gpu-mem status` lists all", name)
 	}
 	var ids []string
 	for _, gpu := range found {

@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/internal/version"
 )
 
-// build says what this program was built from.
+// build describes the source that this program was built from.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`   // absent if built outside a repository

@@ -22,14 +22,14 @@ import (
 )
 
 const webhookLong = `Serve the planner to an admission proxy, such as the Nomad Admission Control Proxy,
-so that a plain "nomad job run" through it is planned too. It answers at
+so that jobs submitted through it by "nomad job run" are planned too. Endpoints:
 
   POST /v1/patch    with a JSON Patch, warnings and errors
   POST /v1/mutate   with the changed job
   GET  /healthz     with 200
 
-If a job cannot be planned, or the table is away, the job passes unchanged with a
-warning; --on-failure=error refuses it. It ends on SIGINT and SIGTERM, after the
+If a job cannot be planned, or the table is unavailable, the job passes unchanged with
+a warning; --on-failure=error rejects it. SIGINT and SIGTERM stop the server after the
 requests in progress.`
 
 // webhookFlags are the options of the service.
@@ -43,13 +43,13 @@ type webhookFlags struct {
 }
 
 func (f *webhookFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8946", "`address` to listen at")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8946", "`address` to listen on")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token that requests must bear")
-	flags.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate, and those between it and the root")
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` with the certificate and its intermediates")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with the certificate's key")
-	flags.StringVar(&f.onFailure, "on-failure", "warn", "what a job gets that cannot be planned: warn or error")
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "the most that one request may take")
-	flags.Int64Var(&f.maxBody, "max-body", 4<<20, "the most that a job may have, in `bytes`")
+	flags.StringVar(&f.onFailure, "on-failure", "warn", "answer for a job that cannot be planned: warn or error")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "time limit of one request")
+	flags.Int64Var(&f.maxBody, "max-body", 4<<20, "size limit of a job, in `bytes`")
 }
 
 func (a App) newWebhook(table *tableFlags) *cobra.Command {
@@ -88,7 +88,7 @@ func (a App) newWebhook(table *tableFlags) *cobra.Command {
 
 func serve(ctx context.Context, logger hclog.Logger, listener net.Listener, site *live.Site, config webhook.Config, certificates *tls.Config) error {
 	err := webhook.Serve(ctx, listener, webhook.New(logger, site, config), config.Timeout, certificates)
-	logger.Info("ended")
+	logger.Info("stopped")
 	return err
 }
 
@@ -97,11 +97,11 @@ func (f *webhookFlags) config() (webhook.Config, *tls.Config, error) {
 	config := webhook.Config{Timeout: f.timeout, MaxBody: f.maxBody, Strict: f.onFailure == "error"}
 	switch {
 	case f.onFailure != "warn" && f.onFailure != "error":
-		return config, nil, fmt.Errorf("--on-failure=%q: warn or error", f.onFailure)
+		return config, nil, fmt.Errorf("--on-failure: invalid value %q, want warn or error", f.onFailure)
 	case f.timeout <= 0 || f.maxBody <= 0:
-		return config, nil, errors.New("--timeout and --max-body must be above 0")
+		return config, nil, errors.New("--timeout and --max-body must be positive")
 	case (f.cert == "") != (f.key == ""):
-		return config, nil, errors.New("--tls-cert and --tls-key go together")
+		return config, nil, errors.New("--tls-cert and --tls-key must be set together")
 	}
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)

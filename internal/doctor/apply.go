@@ -11,7 +11,7 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Table is what remedies need of the allocation table.
+// Table is the part of the allocation table that remedies use.
 type Table interface {
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 	PurgeKey(ctx context.Context, key string) error
@@ -21,8 +21,8 @@ type Table interface {
 
 var _ Table = (*allocator.Table)(nil)
 
-// Apply makes the change. What has changed since the evidence was collected is
-// left alone.
+// Apply applies the remedy. It leaves alone what has changed since the evidence was
+// collected.
 func (r Remedy) Apply(ctx context.Context, table Table) error {
 	switch r.Action {
 	case Release:
@@ -34,6 +34,6 @@ func (r Remedy) Apply(ctx context.Context, table Table) error {
 	case PurgeGPU:
 		return table.PurgeGPU(ctx, r.gpu, r.lastSeen)
 	default:
-		return fmt.Errorf("no remedy %q", r.Action)
+		return fmt.Errorf("unknown remedy %q", r.Action)
 	}
 }

@@ -20,7 +20,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 const gpu = allocator.GPUID("GPU-1")
 
 // clinic is a table with one node, one GPU and one task that runs since an hour,
-// and what Nomad and the node's engine say of it. All is well.
+// and the matching state of Nomad and the node's engine. Nothing is wrong.
 type clinic struct {
 	t     *testing.T
 	store *storetest.Memory
@@ -87,7 +87,7 @@ func noNomad(c *clinic)     { c.nomad = nil }
 func elsewhere(c *clinic)   { c.local.Node, c.local.Containers = "desk", nil }
 func unknown(c *clinic)     { delete(c.nomad.Allocs, "alloc-1") }
 
-// Each case makes one thing wrong, or several that only look so.
+// Each case makes one thing wrong, or several that only look wrong.
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	seq := func(steps ...func(*clinic)) func(*clinic) {
@@ -117,21 +117,21 @@ func TestDiagnose(t *testing.T) {
 		kind  doctor.Kind // "" if nothing is found
 		safe  bool
 	}{
-		"all is well":                           {wrong: func(*clinic) {}},
-		"nobody was asked":                      {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
-		"allocation ended":                      {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
-		"allocation ended, asked from a desk":   {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
-		"allocation ended, container cannot be": {wrong: seq(ended, elsewhere, stuck), kind: doctor.Leak},
-		"allocation ended, container is gone":   {wrong: seq(ended, noContainer, stuck), kind: doctor.Leak, safe: true},
-		"allocation ended, container runs":      {wrong: ended},
-		"node lost":                             {wrong: seq(lost, elsewhere), kind: doctor.Leak},
-		"node lost and back without container":  {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
-		"node lost, its GPU is in another":      {wrong: seq(lost, elsewhere, moved), kind: doctor.Leak, safe: true},
-		"node renamed, task runs":               {wrong: seq(elsewhere, moved)},
-		"allocation unknown, GPU elsewhere":     {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
-		"allocation unknown":                    {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
-		"allocation unknown, looked on node":    {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
-		"of another cluster's node":             {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[allocator.NodeID]bool{"other": true} })},
+		"all is well": {wrong: func(*clinic) {}},
+		"neither Nomad nor an engine was queried": {wrong: seq(noNomad, func(c *clinic) { c.local = nil })},
+		"allocation ended":                        {wrong: seq(ended, noContainer), kind: doctor.Leak, safe: true},
+		"allocation ended, asked from a desk":     {wrong: seq(ended, elsewhere), kind: doctor.Leak, safe: true},
+		"allocation ended, container cannot be":   {wrong: seq(ended, elsewhere, stuck), kind: doctor.Leak},
+		"allocation ended, container is gone":     {wrong: seq(ended, noContainer, stuck), kind: doctor.Leak, safe: true},
+		"allocation ended, container runs":        {wrong: ended},
+		"node lost":                               {wrong: seq(lost, elsewhere), kind: doctor.Leak},
+		"node lost and back without container":    {wrong: seq(lost, noContainer), kind: doctor.Leak, safe: true},
+		"node lost, its GPU is in another":        {wrong: seq(lost, elsewhere, moved), kind: doctor.Leak, safe: true},
+		"node renamed, task runs":                 {wrong: seq(elsewhere, moved)},
+		"allocation unknown, GPU elsewhere":       {wrong: seq(unknown, elsewhere, moved), kind: doctor.Leak},
+		"allocation unknown":                      {wrong: seq(unknown, elsewhere), kind: doctor.Leak},
+		"allocation unknown, looked on node":      {wrong: seq(unknown, noContainer), kind: doctor.Leak, safe: true},
+		"of another cluster's node":               {wrong: seq(unknown, elsewhere, func(c *clinic) { c.nomad.Nodes = map[allocator.NodeID]bool{"other": true} })},
 		"of another cluster's node, of the same host name": {wrong: seq(unknown, noContainer, func(c *clinic) {
 			c.nomad.Nodes = map[allocator.NodeID]bool{"other": true}
 		})},
@@ -168,7 +168,7 @@ func TestDiagnose(t *testing.T) {
 			set(a, func(t *doctor.Task) { t.Running = true })
 			c.nomad.Allocs["alloc-0"] = a
 		}, kind: doctor.Overlap},
-		"units of a task are a person's":       {wrong: seq(noClaim, func(c *clinic) { c.hold() }), kind: doctor.Overlap},
+		"units of a task are a holder's":       {wrong: seq(noClaim, func(c *clinic) { c.hold() }), kind: doctor.Overlap},
 		"units of a task are kept for another": {wrong: func(c *clinic) { c.reserve() }},
 		"units of a task are held by a leak":   {wrong: seq(ended, noContainer, func(c *clinic) { c.nomad.Allocs["alloc-0"] = twin }), kind: doctor.Leak, safe: true},
 		"use that cannot be attributed": {wrong: func(c *clinic) {
@@ -188,7 +188,7 @@ func TestDiagnose(t *testing.T) {
 		"GPU smaller than its claims": {wrong: func(c *clinic) {
 			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":300,"unit_mib":1024,"units":2}`)
 		}, kind: doctor.Overclaim},
-		"GPU whose driver keeps a little more": {wrong: func(c *clinic) {
+		"GPU with a slightly larger driver reserve": {wrong: func(c *clinic) {
 			c.put(allocator.StateKey(gpu), `{"node":"host-1","memory_mib":2048,"reserved_mib":8,"unit_mib":1024,"units":2}`)
 		}},
 		"no driver on the node": {wrong: func(c *clinic) {
@@ -227,8 +227,8 @@ var twin = doctor.Alloc{Job: "other", NodeName: "host-1", Tasks: map[string]doct
 	Since: noon, Units: map[allocator.GPUID]allocator.UnitSet{gpu: allocator.NewUnitSet(1, 2)},
 }}}
 
-// usurped gives the claimed units, in Nomad, from their task to another one, which
-// Nomad has given no others.
+// usurped moves the claimed units, in Nomad, from their task to another one, which
+// has no other units.
 func (c *clinic) usurped() doctor.Alloc {
 	c.task(func(t *doctor.Task) { t.Units = nil })
 	return doctor.Alloc{Job: "other", NodeName: "host-1", Tasks: map[string]doctor.Task{"main": {
@@ -243,22 +243,22 @@ func set(a doctor.Alloc, change func(*doctor.Task)) {
 }
 
 var (
-	person = allocator.Owner{Job: "outside-nomad", Task: "ada", Alloc: "hold-1"}
-	all    = allocator.Room{GPU: gpu, UnitMiB: 1024, Of: 8, Count: 8}
+	holder = allocator.Owner{Job: "outside-nomad", Task: "ada", Alloc: "hold-1"}
+	all    = allocator.UnitRequest{GPU: gpu, UnitMiB: 1024, TotalUnits: 8, Count: 8}
 )
 
-// hold gives all units to a person.
+// hold holds all units outside Nomad.
 func (c *clinic) hold() {
-	must.NoError(c.t, c.table(noon).Request(c.t.Context(), person, time.Hour, all))
-	must.NoError(c.t, c.table(noon).Hold(c.t.Context(), person, gpu, 0))
+	must.NoError(c.t, c.table(noon).Request(c.t.Context(), holder, time.Hour, all))
+	must.NoError(c.t, c.table(noon).Hold(c.t.Context(), holder, gpu, 0))
 }
 
-// reserve keeps the rest of the GPU for a task to come, and gives its units in Nomad
-// to the task that runs.
+// reserve reserves the rest of the GPU for a later task, and books its units in Nomad
+// for the running task.
 func (c *clinic) reserve() {
 	rest := all
 	rest.Count = 6
-	must.NoError(c.t, c.table(noon).Reserve(c.t.Context(), allocator.Owner{Job: "next", Task: "main", Alloc: "plan-1"}, time.Minute, []allocator.Room{rest}))
+	must.NoError(c.t, c.table(noon).Reserve(c.t.Context(), allocator.Owner{Job: "next", Task: "main", Alloc: "plan-1"}, time.Minute, []allocator.UnitRequest{rest}))
 	c.task(func(t *doctor.Task) {
 		t.Units = map[allocator.GPUID]allocator.UnitSet{gpu: allocator.NewUnitSet(0, 1, 2)}
 	})
@@ -289,7 +289,7 @@ func TestRemedies(t *testing.T) {
 	must.Error(t, doctor.Remedy{}.Apply(t.Context(), nil))
 }
 
-// To delete what a newer version wrote would lose its claims.
+// Deleting a newer version's value would lose its claims.
 func TestNewerValueHasNoRemedy(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
@@ -323,7 +323,7 @@ func TestPurgeSparesTasksThatMayRun(t *testing.T) {
 			found := c.diagnose(later)
 			must.Len(t, 1, found)
 			must.Eq(t, doctor.DeadNode, found[0].Kind)
-			must.StrContains(t, found[0].What, "the tasks of 1 of them may run")
+			must.StrContains(t, found[0].What, "the tasks of 1 of them may still run")
 			must.NoError(t, found[0].Remedy.Apply(t.Context(), c.table(later)))
 			snapshot, err := c.table(later).Snapshot(t.Context())
 			must.NoError(t, err)
@@ -346,7 +346,7 @@ func TestRenamedNodeIsNamed(t *testing.T) {
 	found := c.diagnose(later)
 	must.Len(t, 1, found)
 	must.Eq(t, doctor.DeadNode, found[0].Kind)
-	must.StrContains(t, found[0].What, "its GPU GPU-1 is reported by node host-2 now: was it replaced or renamed?")
+	must.StrContains(t, found[0].What, "node host-2 reports its GPU GPU-1 now: was the node replaced or renamed?")
 	must.False(t, found[0].Remedy.Safe)
 	must.NoError(t, found[0].Remedy.Apply(t.Context(), c.table(later)))
 	snapshot, err := c.table(later).Snapshot(t.Context())

@@ -9,14 +9,14 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Evidence is what is known. The table always is; the rest makes for more
-// findings, and for more that can be mended without asking.
+// Evidence is the input of Diagnose. The table is always present; the rest allows more
+// findings, and more of them to be fixed without asking.
 type Evidence struct {
 	Now     time.Time
 	Table   *allocator.Snapshot
 	Version string // of this program
-	Nomad   *Nomad // nil if it was not asked
-	Local   *Local // nil if this machine's containers are not known
+	Nomad   *Nomad // nil if Nomad was not queried
+	Local   *Local // nil if this machine's containers are unknown
 }
 
 // Nomad is what Nomad's servers know.
@@ -29,27 +29,27 @@ type Nomad struct {
 type Alloc struct {
 	Job      string
 	NodeName allocator.NodeName
-	Ended    bool // its client said that all its tasks have ended
-	Lost     bool // its node is lost: Nomad has given it up. A disconnected node's is not yet
+	Ended    bool // its client reported that all its tasks have ended
+	Lost     bool // Nomad has marked it lost; not yet so while its node is only disconnected
 	Tasks    map[string]Task
 }
 
-// Task is a task of an allocation that has device blocks of ours, or none.
+// Task is a task of an allocation, with or without GPU memory.
 type Task struct {
 	Running bool
 	Ended   bool // for good
 	Since   time.Time
-	Units   map[allocator.GPUID]allocator.UnitSet // that Nomad booked
+	Units   map[allocator.GPUID]allocator.UnitSet // booked by Nomad
 }
 
 // Local is what this machine's container engine knows.
 type Local struct {
 	Node       allocator.NodeName // this machine
-	Engine     string             // ID of its container engine; empty if not known
+	Engine     string             // ID of its container engine; empty if unknown
 	Containers []Container
 }
 
-// Container is one that the task driver made.
+// Container is a container that the task driver created.
 type Container struct {
 	Name    string
 	Alloc   string
@@ -72,9 +72,9 @@ func (l *Local) runs(claim allocator.Claim) bool {
 	return false
 }
 
-// provesGone reports whether this machine is the claim's, and so the absence of
-// a container proves that the task is gone. Two machines may have one host name: where
-// the claim names its engine, that counts.
+// provesGone reports whether the absence of a container on this machine proves that the
+// claim's task is gone: the claim is from this machine. Two machines may have one host name,
+// so the engine's ID decides if the claim has one.
 func (l *Local) provesGone(claim allocator.Claim) bool {
 	if l == nil || l.runs(claim) {
 		return false
@@ -85,15 +85,15 @@ func (l *Local) provesGone(claim allocator.Claim) bool {
 	return claim.IsOn(l.Node)
 }
 
-// isForeign reports whether the claim is of a node that this Nomad does not know: of
-// another cluster that uses the same table, or of a node that was removed long ago. Its
-// tasks are not Nomad's to judge.
+// isForeign reports whether this Nomad does not know the claim's node: it is in another
+// cluster that uses the same table, or was removed long ago. Then this Nomad says nothing
+// about the claim's task.
 func (e Evidence) isForeign(claim allocator.Claim) bool {
 	return e.Nomad != nil && e.Nomad.Nodes != nil && claim.Node != "" && !e.Nomad.Nodes[claim.Node]
 }
 
-// mayLive reports whether Nomad or this machine's engine says that the claim's task may
-// run, or that they cannot know: it is another cluster's.
+// mayLive reports whether the claim's task may run, by Nomad or this machine's engine, or
+// belongs to another cluster.
 func (e Evidence) mayLive(claim allocator.Claim) bool {
 	if e.Local.runs(claim) || e.isForeign(claim) {
 		return true

@@ -25,8 +25,8 @@ func (c *clinic) leftOver(then time.Time) {
 		`{"name":"host-1","version":"1.0.0","last_seen":%q,"started_at":%q,"gpus":[%q]}`, noon.Format(time.RFC3339), at, gpu))
 }
 
-// What is left in the table of a GPU that no node has is found after a day, and only if
-// nothing hangs on it.
+// The state of a GPU that no node has is found after a day, and only if
+// nothing needs it.
 func TestGoneGPU(t *testing.T) {
 	t.Parallel()
 	longAgo := noon.Add(-25 * time.Hour)
@@ -84,14 +84,14 @@ func TestGoneGPU(t *testing.T) {
 	}
 }
 
-// listedBy has a living node find the GPU that is gone.
+// listedBy makes a living node list the GPU that is gone.
 func (c *clinic) listedBy(node allocator.NodeName) {
 	state := allocator.NodeState{Name: node, Version: "1.0.0", GPUs: []allocator.GPUID{gpu, away}}
 	must.NoError(c.t, c.table(noon).PutNode(c.t.Context(), state))
 }
 
-// A claim of a task that Nomad still has, but whose container is not on its own node, is
-// no second task to stop.
+// A claim of a task that Nomad still has, but without a container on its node, is
+// not a second task to stop.
 func TestOverlapWithATaskThatHasNoContainer(t *testing.T) {
 	t.Parallel()
 	c := newClinic(t)
@@ -103,6 +103,6 @@ func TestOverlapWithATaskThatHasNoContainer(t *testing.T) {
 	found = c.diagnose(noon)
 	must.Len(t, 1, found)
 	must.Eq(t, doctor.Overlap, found[0].Kind)
-	must.StrContains(t, found[0].What, "no container is on this node")
+	must.StrContains(t, found[0].What, "has no container on this node")
 	must.StrNotContains(t, found[0].Do, "stop one of the two")
 }

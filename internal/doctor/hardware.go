@@ -5,7 +5,7 @@ package doctor
 
 import "fmt"
 
-// overclaims are GPUs whose claims exceed their memory.
+// overclaims finds GPUs with claims that exceed the GPU's memory.
 func overclaims(e Evidence) (found []Finding) {
 	for _, gpu := range e.current() {
 		over := gpu.Overclaimed()
@@ -14,16 +14,16 @@ func overclaims(e Evidence) (found []Finding) {
 		}
 		found = append(found, Finding{
 			Kind: Overclaim, Node: gpu.State.Node, GPU: gpu.ID,
-			What: fmt.Sprintf("its claims are %d MiB larger than the memory that it has to give: %d MiB less %d MiB kept back",
+			What: fmt.Sprintf("its claims exceed its offered memory by %d MiB: it has %d MiB, of which %d MiB are reserved",
 				over, gpu.State.MemoryMiB, gpu.State.ReservedMiB),
 			Why: "its tasks may run out of memory, each within its slice",
-			Do:  "stop a task on it, and see why the GPU became smaller: the driver, ECC, MIG or reserved_memory",
+			Do:  "stop a task on it, and find out why the GPU became smaller: the driver, ECC, MIG or reserved_memory",
 		})
 	}
 	return found
 }
 
-// sharedNames are host names under which more than one machine reports.
+// sharedNames finds host names that more than one machine reports.
 func sharedNames(e Evidence) (found []Finding) {
 	for _, node := range e.Table.Nodes {
 		if !node.SharedUntil.After(e.Now) {
@@ -31,14 +31,14 @@ func sharedNames(e Evidence) (found []Finding) {
 		}
 		found = append(found, Finding{
 			Kind: SharedName, Node: node.Name, What: "more than one machine reports under this host name",
-			Why: "the table shows them as one node: it cannot tell whether one of them is dead or has lost a GPU",
-			Do:  "give each machine a host name of its own, and restart its Nomad agent",
+			Why: "the table shows them as one node, so a machine that is dead or has lost a GPU goes unnoticed",
+			Do:  "give each machine a different host name, and restart its Nomad agent",
 		})
 	}
 	return found
 }
 
-// blind are living nodes that cannot read their GPUs.
+// blind finds living nodes that cannot read their GPUs.
 func blind(e Evidence) (found []Finding) {
 	for _, node := range e.Table.Nodes {
 		if node.Fault == "" || e.Table.IsDead(node, e.Now) {
@@ -47,7 +47,7 @@ func blind(e Evidence) (found []Finding) {
 		found = append(found, Finding{
 			Kind: Blind, Node: node.Name, What: "its GPUs cannot be read: " + node.Fault,
 			Why: "no task can be placed on them; running tasks keep running",
-			Do:  "see with nvidia-smi on the node what the driver lacks; if library and driver differ in version, restart the Nomad agent, or reboot",
+			Do:  "run nvidia-smi on the node to find the driver's fault; if library and driver differ in version, restart the Nomad agent, or reboot",
 		})
 	}
 	return found

@@ -17,7 +17,7 @@ type attempt struct {
 	id  string
 }
 
-// allocs are all allocations, none if Nomad was not asked.
+// allocs returns all allocations, none if Nomad was not queried.
 func (n *Nomad) allocs() map[string]Alloc {
 	if n == nil {
 		return nil
@@ -69,8 +69,8 @@ func (e Evidence) claimsOn(node allocator.NodeName) (count, living int) {
 	return count, living
 }
 
-// current are the GPUs of which the table says what is so now: neither they nor their
-// nodes are gone.
+// current returns the GPUs with current state in the table: neither they nor their nodes
+// are gone.
 func (e Evidence) current() (gpus []allocator.GPU) {
 	nodes := map[allocator.NodeName]allocator.NodeState{}
 	for _, node := range e.Table.Nodes {

@@ -11,11 +11,11 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// overlaps are units that Nomad has given to two tasks that live, or that the
-// table gives to another than Nomad does.
+// overlaps finds units that Nomad has booked for two living tasks, or that the table gives
+// to another task than Nomad does.
 func overlaps(e Evidence) (found []Finding) {
 	table := byID(e.Table)
-	given := map[allocator.GPUID]map[int]string{} // to whom Nomad has given a unit
+	given := map[allocator.GPUID]map[int]string{} // the task of each booked unit
 	for _, id := range slices.Sorted(maps.Keys(e.Nomad.allocs())) {
 		alloc := e.Nomad.Allocs[id]
 		if alloc.Ended || alloc.Lost {
@@ -42,7 +42,7 @@ func overlaps(e Evidence) (found []Finding) {
 	return found
 }
 
-// givenTwice are the findings on units that Nomad has given to another task before.
+// givenTwice returns the findings on units that Nomad has also booked for another task.
 func (f Finding) givenTwice(units allocator.UnitSet, given map[int]string) (found []Finding) {
 	twice := map[string]allocator.UnitSet{}
 	for _, unit := range units {
@@ -52,7 +52,7 @@ func (f Finding) givenTwice(units allocator.UnitSet, given map[int]string) (foun
 		given[unit] = f.Task
 	}
 	for _, other := range slices.Sorted(maps.Keys(twice)) {
-		f.What = fmt.Sprintf("Nomad has given units %s to %s as well", twice[other], other)
+		f.What = fmt.Sprintf("Nomad has booked units %s for %s as well", twice[other], other)
 		f.Why = "the second to start waits for the first to end"
 		f.Do = "stop one of the two"
 		found = append(found, f)
@@ -60,27 +60,27 @@ func (f Finding) givenTwice(units allocator.UnitSet, given map[int]string) (foun
 	return found
 }
 
-// heldBy are the findings on units of a task that the table gives to others.
+// heldBy returns the findings on units of a task that others hold in the table.
 func (f Finding) heldBy(others []allocator.Claim, local *Local) (found []Finding) {
 	for _, claim := range others {
 		f.Key = allocator.ClaimsKey(f.GPU)
-		f.What = fmt.Sprintf("Nomad has given units %s to it, and the table to %s", claim.Units, claim.Owner)
-		f.Why = "the one cannot start, or both use the same memory"
-		f.Do = "stop one of the two; what runs asserts its claim by itself within a minute"
+		f.What = fmt.Sprintf("Nomad has booked units %s for it, but in the table %s holds them", claim.Units, claim.Owner)
+		f.Why = "one of them cannot start, or both use the same memory"
+		f.Do = "stop one of the two; the driver asserts the claim of a running task within a minute"
 		switch {
 		case claim.State != allocator.Held && local.provesGone(claim):
-			f.What += ", of which no container is on this node"
+			f.What += ", which has no container on this node"
 			f.Do = fmt.Sprintf("wait a minute: the task driver releases a claim without a container; if it stays, stop allocation %s", claim.Alloc)
 		case claim.State == allocator.Held:
-			f.Do = fmt.Sprintf("give the units back with `nomad-gpu-mem release %s`, or stop the task", claim.Alloc)
+			f.Do = fmt.Sprintf("release the units with `nomad-gpu-mem release %s`, or stop the task", claim.Alloc)
 		}
 		found = append(found, f)
 	}
 	return found
 }
 
-// heldByOthers are the claims on units of a GPU which Nomad has given to this task
-// alone, cut down to these units. A claim whose own task is gone is a leak, not more.
+// heldByOthers returns the claims on units of a GPU that Nomad has booked for this task
+// only, reduced to these units. A claim of a task that is gone is only a leak.
 func (e Evidence) heldByOthers(gpu allocator.GPU, alloc, task string) (others []allocator.Claim) {
 	units := e.Nomad.booked(gpu.ID, alloc, task)
 	for _, claim := range gpu.Claims() {
@@ -100,7 +100,7 @@ func (e Evidence) heldByOthers(gpu allocator.GPU, alloc, task string) (others []
 	return others
 }
 
-// booked are the units of a GPU that Nomad has given to a task.
+// booked returns the units of a GPU that Nomad has booked for a task.
 func (n *Nomad) booked(gpu allocator.GPUID, alloc, task string) allocator.UnitSet {
 	return n.allocs()[alloc].Tasks[task].Units[gpu]
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// describe reads what stays the same while the driver is loaded.
+// describe reads what is constant while the driver is loaded.
 func (d *device) describe(gpu *GPU) {
 	if pci := may(d, "nvmlDeviceGetPciInfo_v3", d.GetPciInfo); pci != nil {
 		gpu.PCIBusID = busID(*pci)
@@ -24,14 +24,14 @@ func (d *device) describe(gpu *GPU) {
 	gpu.MaxMemoryClockMHz = widen(may(d, "nvmlDeviceGetMaxClockInfo", clock(d.GetMaxClockInfo, nvml.CLOCK_MEM)))
 }
 
-// measure reads what an administrator or the next moment can change.
+// measure reads what can change while tasks run.
 func (d *device) measure(gpu *GPU) {
 	d.measureModes(gpu)
 	d.measureUse(gpu)
 	d.measureErrors(gpu)
 }
 
-// measureModes reads what an administrator can change while tasks run.
+// measureModes reads what an operator can change while tasks run.
 func (d *device) measureModes(gpu *GPU) {
 	gpu.PowerLimitW = watts(may(d, "nvmlDeviceGetPowerManagementLimit", d.GetPowerManagementLimit))
 	gpu.PersistenceMode = enabled(may(d, "nvmlDeviceGetPersistenceMode", d.GetPersistenceMode))
@@ -42,7 +42,7 @@ func (d *device) measureModes(gpu *GPU) {
 	}))
 }
 
-// measureUse reads what changes from one moment to the next.
+// measureUse reads what changes constantly.
 func (d *device) measureUse(gpu *GPU) {
 	if bar1 := may(d, "nvmlDeviceGetBAR1MemoryInfo", d.GetBAR1MemoryInfo); bar1 != nil {
 		total, used := floorMiB(bar1.Bar1Total), ceilMiB(bar1.Bar1Used)
@@ -61,7 +61,7 @@ func (d *device) measureUse(gpu *GPU) {
 	gpu.DecoderPct = widen(may(d, "nvmlDeviceGetDecoderUtilization", first(d.GetDecoderUtilization)))
 }
 
-// measureErrors reads errors that only a reset of the GPU undoes.
+// measureErrors reads errors that only a reset of the GPU clears.
 func (d *device) measureErrors(gpu *GPU) {
 	gpu.UncorrectedECC = may(d, "nvmlDeviceGetTotalEccErrors", func() (uint64, nvml.Return) {
 		return d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)

@@ -10,11 +10,11 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// RecoveryAction is what the driver asks an operator to do for a GPU. Drivers tell it
-// since R570.
+// RecoveryAction is what the driver asks an operator to do for a GPU. Drivers report it since
+// R570.
 type RecoveryAction int
 
-// NoRecovery means that the driver asks for nothing.
+// NoRecovery means that no action is needed.
 const NoRecovery = RecoveryAction(nvml.GPU_RECOVERY_ACTION_NONE)
 
 // String completes "the driver asks for ...".
@@ -38,21 +38,21 @@ func (a RecoveryAction) String() string {
 	return fmt.Sprintf("recovery action %d", int(a))
 }
 
-// recovery is nil where the driver does not tell.
+// recovery is nil if the driver does not report it.
 func (d *device) recovery() *RecoveryAction {
 	return may(d, "nvmlDeviceGetFieldValues", func() (RecoveryAction, nvml.Return) {
 		values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 		if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
 			return 0, ret
 		}
-		// All types that the value may have begin with the same 32 bits.
+		// All possible types of the value begin with the same 32 bits.
 		action := binary.NativeEndian.Uint32(values[0].Value[:4])
 		return RecoveryAction(action), nvml.Return(values[0].NvmlReturn)
 	})
 }
 
-// FabricState is how far a GPU's registration with the NVLink fabric is. No CUDA
-// program can use the GPU before it is complete.
+// FabricState is the state of a GPU's registration with the NVLink fabric. No CUDA program can
+// use the GPU before it is complete.
 type FabricState int
 
 // The states of a GPU that is part of a fabric.
@@ -77,8 +77,8 @@ func (s FabricState) String() string {
 	return fmt.Sprintf("state %d", int(s))
 }
 
-// fabric is nil for a GPU that is part of no fabric. Drivers before R535 have the
-// first version of the call only.
+// fabric is nil for a GPU without a fabric. Drivers before R535 have only the first version of
+// the call.
 func (d *device) fabric() *FabricState {
 	state := may(d, "nvmlDeviceGetGpuFabricInfoV", func() (FabricState, nvml.Return) {
 		info, ret := d.GetGpuFabricInfoV().V2()
@@ -96,7 +96,7 @@ func (d *device) fabric() *FabricState {
 	return state
 }
 
-// fabricState takes the status into account, which counts in one state only.
+// fabricState includes the status, which is valid in one state only.
 func fabricState(state uint8, status uint32) FabricState {
 	if state == nvml.GPU_FABRIC_STATE_COMPLETED && nvml.Return(status) != nvml.SUCCESS {
 		return FabricFailed

@@ -12,16 +12,16 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// device asks one GPU or MIG instance. The first error that makes the rest
-// pointless stays in err, and every later question is then skipped.
+// device queries one GPU or MIG instance. The first fatal error stays in err, and all later
+// queries are skipped.
 type device struct {
 	*probe
 	nvml.Device
 	err      error
-	doubtful bool // something that may told nothing of could be told another time
+	doubtful bool // a value that may skipped could be available another time
 }
 
-// must asks for what the GPU is unusable without.
+// must queries a value without which the GPU is unusable.
 func must[T any](d *device, function string, call func() (T, nvml.Return)) T {
 	var value T
 	if d.err == nil {
@@ -30,7 +30,7 @@ func must[T any](d *device, function string, call func() (T, nvml.Return)) T {
 	return value
 }
 
-// may asks for what not every GPU, driver or user is told.
+// may queries a value that not every GPU, driver or user has.
 func may[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 	if d.err != nil {
 		return nil
@@ -46,7 +46,7 @@ func may[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 	return &value
 }
 
-// mayBe is may for what is absent on some GPUs but must not be unknown.
+// mayBe is may for a value that some GPUs lack, but that must not be unknown on others.
 func mayBe[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 	if d.err != nil {
 		return nil
@@ -61,7 +61,7 @@ func mayBe[T any](d *device, function string, call func() (T, nvml.Return)) *T {
 	return &value
 }
 
-// failed keeps who the GPU is and drops all that was read half.
+// failed keeps the GPU's identity and drops the incomplete reading.
 func (g GPU) failed(err error) GPU {
 	return GPU{UUID: g.UUID, Index: g.Index, Parent: g.Parent, GPUInstance: g.GPUInstance, Name: g.Name, Err: err}
 }
@@ -103,13 +103,13 @@ func (d *device) readInstances(parent GPU) []GPU {
 	return instances
 }
 
-// name is the product name. What is no text in it is replaced: Nomad ends a plugin
-// that sends such a string.
+// name is the product name, with invalid UTF-8 replaced: Nomad ends a plugin that sends such a
+// string.
 func (d *device) name() string {
 	return strings.ToValidUTF8(must(d, "nvmlDeviceGetName", d.GetName), "\uFFFD")
 }
 
-// readInstance reads what an instance has of its own; the rest is its GPU's.
+// readInstance reads an instance's own values; the rest is its GPU's.
 func readInstance(d *device, parent GPU) GPU {
 	instance := parent
 	instance.Parent, instance.MIGEnabled = parent.UUID, false
@@ -140,8 +140,8 @@ func (d *device) readMemory(gpu *GPU) {
 	gpu.Processes = d.processes()
 }
 
-// memory prefers the second version of the call: the first counts what the
-// driver reserves as used. Under WSL the second exists and fails.
+// memory prefers the second version of the call: the first counts the driver's reserve as
+// used. Under WSL the second exists but fails.
 func (d *device) memory() *Memory {
 	if v2 := may(d, "nvmlDeviceGetMemoryInfo_v2", d.GetMemoryInfo_v2); v2 != nil && v2.Total > 0 {
 		reserved := ceilMiB(v2.Reserved)
@@ -153,22 +153,22 @@ func (d *device) memory() *Memory {
 	return nil
 }
 
-// processes merges NVML's three lists. A process that computes and draws is in
-// two of them, with the same memory. Drivers before R510 have other versions
-// of these calls and count as "cannot tell".
+// processes merges NVML's three lists. A process with compute and graphics is in two of them,
+// with the same memory. Drivers before R510 have other versions of these calls, so their
+// processes are unknown.
 func (d *device) processes() []Process {
 	lists := []*[]nvml.ProcessInfo{
 		may(d, "nvmlDeviceGetComputeRunningProcesses_v3", d.GetComputeRunningProcesses),
 		may(d, "nvmlDeviceGetGraphicsRunningProcesses_v3", d.GetGraphicsRunningProcesses),
 		may(d, "nvmlDeviceGetMPSComputeRunningProcesses_v3", d.GetMPSComputeRunningProcesses),
 	}
-	var told bool
+	var listed bool
 	byPID := map[int]Process{}
 	for _, list := range lists {
 		if list == nil {
 			continue
 		}
-		told = true
+		listed = true
 		for _, info := range *list {
 			process := Process{PID: int(info.Pid), UsedMiB: processMiB(info.UsedGpuMemory)}
 			if seen, twice := byPID[process.PID]; twice && seen.UsedMiB != nil {
@@ -177,7 +177,7 @@ func (d *device) processes() []Process {
 			byPID[process.PID] = process
 		}
 	}
-	if !told {
+	if !listed {
 		return nil
 	}
 	processes := make([]Process, 0, len(byPID))
@@ -187,8 +187,7 @@ func (d *device) processes() []Process {
 	return processes
 }
 
-// processMiB is nil for NVML_VALUE_NOT_AVAILABLE, all bits set, which must
-// never be taken for a number.
+// processMiB is nil for NVML_VALUE_NOT_AVAILABLE, all bits set, which is not a number.
 func processMiB(bytes uint64) *uint64 {
 	if bytes == ^uint64(0) {
 		return nil

@@ -9,20 +9,20 @@ import (
 	"fmt"
 )
 
-// ErrHung is the error of a GPU, or of a whole snapshot, while an NVML call
-// about it has not returned. It is seen from time to time when a GPU's
-// firmware stops answering; only the call's return ends it.
+// ErrHung is returned for a GPU, or for a whole snapshot, while an NVML call for it has not
+// returned. It happens when a GPU's firmware stops answering, and lasts until the call
+// returns.
 var ErrHung = errors.New("NVML call does not return")
 
-// lane runs readings that may hang, never more than one at a time. It is used
-// by one goroutine at a time, with start and wait in turn.
+// lane runs readings that may hang, at most one at a time. One goroutine at a time uses it, and
+// calls start and wait alternately.
 type lane[T any] struct {
 	result chan T // of the reading in flight; nil if there is none
 	probe  *probe
 	stuck  bool // the reading in flight was started by an earlier snapshot
 }
 
-// start begins a reading, unless the one before has not ended.
+// start begins a reading, unless the last one has not ended.
 func (l *lane[T]) start(ctx context.Context, library *library, read func(*probe) T) {
 	if l.stuck = l.busy(); l.stuck {
 		return
@@ -32,8 +32,8 @@ func (l *lane[T]) start(ctx context.Context, library *library, read func(*probe)
 	go func(p *probe) { result <- read(p) }(l.probe)
 }
 
-// busy reports whether a reading is in flight. The result of one whose waiter
-// has left is too old to be of use.
+// busy reports whether a reading is in flight. A result that nothing waited for is too old and
+// is dropped.
 func (l *lane[T]) busy() bool {
 	if l.result == nil {
 		return false
@@ -47,8 +47,8 @@ func (l *lane[T]) busy() bool {
 	}
 }
 
-// wait returns the result of the reading that start began. The error matches
-// ErrHung if there is none in time, and ctx's error if the caller gave up.
+// wait returns the result of the reading that start began. The error matches ErrHung after a
+// timeout, and ctx's error if the caller cancelled.
 func (l *lane[T]) wait(ctx context.Context) (T, error) {
 	var none T
 	if l.stuck {
@@ -60,7 +60,7 @@ func (l *lane[T]) wait(ctx context.Context) (T, error) {
 		return value, nil
 	case <-ctx.Done():
 	}
-	// The time may have gone by while another lane was waited for.
+	// The deadline may have passed while the caller waited for another lane.
 	select {
 	case value := <-l.result:
 		l.result = nil
@@ -73,8 +73,8 @@ func (l *lane[T]) wait(ctx context.Context) (T, error) {
 	return none, ctx.Err()
 }
 
-// hung names the call, but not since when: the text becomes the reason that
-// Nomad is told, and must not change with every reading.
+// hung names the call, but not since when: Nomad gets the text as a reason, which must not
+// change with every reading.
 func (l *lane[T]) hung() error {
 	if function := l.probe.current.Load(); function != nil {
 		return fmt.Errorf("%w: %s", ErrHung, *function)

@@ -11,14 +11,14 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// session is the process's use of NVML. Only the node's lane touches it.
+// session is the process's NVML session. Only the node's lane uses it.
 type session struct {
 	path    string
 	library *library
 	open    bool
 }
 
-// library is NVML with what is known of its functions.
+// library is NVML with a cache of its functions.
 type library struct {
 	nvml.Interface
 	functions sync.Map // name to whether the loaded library has it
@@ -36,8 +36,8 @@ func (l *library) has(function string) bool {
 	return has
 }
 
-// begin loads NVML and starts the session, once. It looks first whether the
-// file is an NVML at all, since go-nvml would end the process for any other.
+// begin loads NVML and starts the session, once. It first checks that the file is an NVML,
+// since go-nvml would end the process for any other.
 func (s *session) begin(p *probe) error {
 	if s.open {
 		return nil
@@ -64,14 +64,14 @@ func (s *session) begin(p *probe) error {
 
 func (s *session) end() {
 	if s.open {
-		// A session that cannot be ended is as good as ended: begin starts another.
+		// A session that cannot be ended counts as ended: begin starts another.
 		_ = s.library.Shutdown()
 		s.library.functions.Clear() // the next one may be another version
 		s.open = false
 	}
 }
 
-// nodeReading is what NVML tells about the node.
+// nodeReading has NVML's values of the node.
 type nodeReading struct {
 	driver string
 	cuda   *Version
@@ -83,7 +83,7 @@ func readNode(p *probe) (n nodeReading) {
 	if n.gpus, n.err = query(p, "nvmlDeviceGetCount_v2", p.library.DeviceGetCount); n.err != nil {
 		return n
 	}
-	// Neither version is worth failing for.
+	// A missing version is not an error.
 	n.driver, _ = query(p, "nvmlSystemGetDriverVersion", p.library.SystemGetDriverVersion)
 	if cuda, err := query(p, "nvmlSystemGetCudaDriverVersion_v2", p.library.SystemGetCudaDriverVersion_v2); err == nil {
 		n.cuda = &Version{Major: cuda / 1000, Minor: cuda % 1000 / 10}

@@ -17,12 +17,11 @@ import (
 // maxNodes is how many memory nodes a host can have: the limit of Linux.
 const maxNodes = 1024
 
-// numaNode returns the memory node of the host that the GPU is near to: what the
-// kernel says of its PCI device, else what NVML says of the host's memory. It is nil
-// if neither knows.
+// numaNode returns the host's memory node nearest to the GPU: by the kernel for its PCI device,
+// else by NVML for the host's memory; nil if neither reports it.
 //
-// nvmlDeviceGetNumaNodeId is another thing: where a GPU's own memory is a node of the
-// host, it is that node, which has no CPU.
+// nvmlDeviceGetNumaNodeId is different: where a GPU's own memory is a node of the host, it
+// returns that node, which has no CPU.
 func (d *device) numaNode(busID string) *int {
 	if node := numaNodeOf(d.library.sysfs, busID); node != nil {
 		return node
@@ -36,8 +35,8 @@ func (d *device) numaNode(busID string) *int {
 	return onlyNode(*nodes)
 }
 
-// numaNodeOf reads the memory node of a PCI device from sysfs. It is nil if the
-// kernel does not know.
+// numaNodeOf reads the memory node of a PCI device from sysfs; nil if the kernel does not
+// report it.
 func numaNodeOf(sysfs, busID string) *int {
 	address := sysfsAddress(busID)
 	if address == "" {
@@ -54,8 +53,8 @@ func numaNodeOf(sysfs, busID string) *int {
 	return &node
 }
 
-// sysfsAddress is a PCI address as sysfs writes it: NVML's domains have eight
-// digits, the kernel's at least four, and the kernel's letters are small.
+// sysfsAddress returns a PCI address in the form of sysfs: NVML's domains have eight digits,
+// the kernel's at least four, in lower case.
 func sysfsAddress(busID string) string {
 	domain, rest, found := strings.Cut(busID, ":")
 	number, err := strconv.ParseUint(domain, 16, 32)
@@ -65,7 +64,7 @@ func sysfsAddress(busID string) string {
 	return fmt.Sprintf("%04x:%s", number, strings.ToLower(rest))
 }
 
-// onlyNode is the node of a mask that names exactly one.
+// onlyNode returns the node of a mask with exactly one.
 func onlyNode(mask []uint) *int {
 	node := -1
 	for i, word := range mask {

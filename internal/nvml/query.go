@@ -16,7 +16,7 @@ import (
 type callError struct {
 	function string
 	code     nvml.Return
-	text     string // NVML's own words
+	text     string // NVML's text
 }
 
 func (e *callError) Error() string { return fmt.Sprintf("%s: %s", e.function, e.text) }
@@ -35,24 +35,24 @@ func hasCode(err error, codes ...nvml.Return) bool {
 	return false
 }
 
-// cannotTell reports whether err means that a value does not exist here, as
-// opposed to one that could not be read.
+// cannotTell reports whether err means that a value does not exist here, as opposed to a failed
+// read.
 func cannotTell(err error) bool {
 	return hasCode(err, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND)
 }
 
-// isGone reports whether err means that nothing else can be read from the GPU.
+// isGone reports whether err means that no value of the GPU is readable.
 func isGone(err error) bool {
 	return hasCode(err, nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_UNINITIALIZED,
 		nvml.ERROR_DRIVER_NOT_LOADED) || errors.Is(err, ErrHung)
 }
 
-// probe is one reading in progress. Its context ends the reading between two
-// calls; nothing can end it within one.
+// probe is one reading in progress. Its context ends the reading between two calls; a call
+// cannot be cancelled.
 type probe struct {
 	ctx     context.Context
 	library *library
-	current atomic.Pointer[string] // the function being called, for those who wait
+	current atomic.Pointer[string] // the function being called, for error messages
 }
 
 // query calls one function. The name is the C symbol that go-nvml will call.

@@ -16,21 +16,21 @@ import (
 // DefaultLibrary is the library's name for the dynamic linker to find.
 const DefaultLibrary = "libnvidia-ml.so.1"
 
-// Reader reads all GPUs of the node. It holds one NVML session, opened by the
-// first snapshot that finds a driver: opening one for each reading would wake
-// every GPU. A Reader may be used by several goroutines.
+// Reader reads all GPUs of the node. It holds one NVML session, opened by the first snapshot
+// that finds a driver: opening one for each reading would wake every GPU. It is safe for
+// concurrent use.
 type Reader struct {
 	session session
 
-	turn chan struct{} // holds one token: whose turn it is to use what follows
+	turn chan struct{} // a lock of the fields below, with one token
 	node lane[nodeReading]
 	gpus []*slot
-	seen map[int][]GPU // by index: who was there at the last good reading
+	seen map[int][]GPU // by index: the GPUs of the last good reading
 	xids xidWatch
 }
 
-// NewReader returns a Reader for the library at path, or the one that the
-// dynamic linker finds if path is empty. Nothing is loaded yet.
+// NewReader returns a Reader for the library at path, or the one that the dynamic linker finds
+// if path is empty. It loads nothing yet.
 func NewReader(path string, options ...Option) *Reader {
 	if path == "" {
 		path = DefaultLibrary
@@ -50,17 +50,15 @@ func NewReader(path string, options ...Option) *Reader {
 // Option changes how a Reader works.
 type Option func(*Reader)
 
-// WithSysfs makes the Reader look for the kernel's description of PCI devices in
-// another place than /sys.
+// WithSysfs makes the Reader use another directory than /sys.
 func WithSysfs(dir string) Option { return func(r *Reader) { r.session.library.sysfs = dir } }
 
 // Snapshot reads every GPU. It returns when all have answered or when ctx
 // ends, whichever is first; a GPU that has not answered by ctx's deadline has
 // an error that matches ErrHung.
 //
-// The error is about the node: the library cannot be loaded, the driver is
-// not, or NVML itself hangs. It may be gone at the next call. If ctx was
-// cancelled, it is ctx's.
+// The error is about the node: the library cannot be loaded, the driver is not loaded, or NVML
+// hangs. The next call may succeed. If ctx was cancelled, it is ctx's error.
 func (r *Reader) Snapshot(ctx context.Context) (*Snapshot, error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -83,9 +81,8 @@ func (r *Reader) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// listening returns the physical GPUs that can report Xids: those that answer, and
-// those that are only slow to. One that was lost is not among them, and so is
-// registered again when it is back.
+// listening returns the physical GPUs that can report Xids: those that answer, and slow ones. A
+// lost GPU is excluded, so that it is registered again when it returns.
 func listening(gpus []GPU) []string {
 	var uuids []string
 	for _, gpu := range gpus {
@@ -96,11 +93,11 @@ func listening(gpus []GPU) []string {
 	return uuids
 }
 
-// closeTimeout bounds what Release waits for NVML.
+// closeTimeout bounds how long Release waits for NVML.
 const closeTimeout = 2 * time.Second
 
-// Close ends the NVML session. If a call is stuck in it, the session lasts as
-// long as the process does.
+// Close ends the NVML session. If a call is stuck in it, the session lasts until the process
+// ends.
 func (r *Reader) Close() { _ = r.Release() }
 
 // Release ends the NVML session, which keeps every GPU open, so that a GPU can be
@@ -112,7 +109,7 @@ func (r *Reader) Release() error {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	if !r.endSession(ctx) {
-		return fmt.Errorf("the NVML session cannot be ended: %w", ErrHung)
+		return fmt.Errorf("cannot end the NVML session: %w", ErrHung)
 	}
 	return nil
 }
@@ -131,9 +128,8 @@ func (r *Reader) endSession(ctx context.Context) bool {
 	return err == nil
 }
 
-// readNode opens the session if need be and asks what is not about one GPU.
-// Any failure ends the session, so that a driver that was reloaded is found
-// again.
+// readNode opens the session if needed and reads the values of the node. Any failure ends the
+// session, so that a reloaded driver is found again.
 func (r *Reader) readNode(ctx context.Context) (nodeReading, error) {
 	r.node.start(ctx, r.session.library, func(p *probe) nodeReading {
 		if err := r.session.begin(p); err != nil {
@@ -155,8 +151,7 @@ func (r *Reader) gpusBusy() bool {
 	return slices.ContainsFunc(r.gpus, (*slot).busy)
 }
 
-// readGPUs reads all GPUs at the same time, so that a slow one costs the
-// others nothing.
+// readGPUs reads all GPUs concurrently, so that a slow one does not delay the others.
 func (r *Reader) readGPUs(ctx context.Context, count int) []GPU {
 	for len(r.gpus) < count {
 		r.gpus = append(r.gpus, &slot{index: len(r.gpus)})
@@ -175,8 +170,7 @@ func (r *Reader) readGPUs(ctx context.Context, count int) []GPU {
 	return dropMoved(gpus)
 }
 
-// remember notes who is at an index, and puts a name to a failure that has
-// none.
+// remember records the GPU at an index, and adds its identity to a failure without one.
 func (r *Reader) remember(index int, read []GPU) []GPU {
 	physical := read[0]
 	if physical.Err == nil {
@@ -195,8 +189,8 @@ func (r *Reader) remember(index int, read []GPU) []GPU {
 	return failed
 }
 
-// dropMoved drops failures of GPUs that were read at another index: when a GPU
-// goes, those behind it move up.
+// dropMoved drops failures of GPUs that were read at another index: when a GPU is lost, those
+// behind it move up.
 func dropMoved(gpus []GPU) []GPU {
 	well := map[string]bool{}
 	for _, gpu := range gpus {

@@ -238,8 +238,8 @@ func TestDriverIsReloaded(t *testing.T) {
 	})
 }
 
-// What stays the same is asked once per GPU and session: its functions may then
-// fail. What can change while tasks run is asked each time.
+// Constant values are read once per GPU and session: their functions may then
+// fail. Values that can change while tasks run are read each time.
 func TestWhatStaysTheSameIsAskedOnce(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		r := open(t, m)
@@ -314,14 +314,14 @@ func TestHangOfOneGPU(t *testing.T) {
 		must.Eq(t, stuck.UUID, s.GPUs[0].UUID)
 		must.NoError(t, s.GPUs[1].Err)
 
-		// While it hangs, nobody waits for it and no goroutine is added.
+		// While it hangs, no call waits for it and no goroutine is added.
 		goroutines := runtime.NumGoroutine()
 		for range 20 {
 			s := snapshot(t, r)
 			must.ErrorIs(t, s.GPUs[0].Err, nvml.ErrHung)
 			must.NoError(t, s.GPUs[1].Err)
 		}
-		const onTheirWayOut = 3 // of the other GPU, whose reading has just ended
+		const onTheirWayOut = 3 // of the other GPU's reading, which has just ended
 		must.LessEq(t, goroutines+onTheirWayOut, runtime.NumGoroutine())
 
 		stuck.Hang = nil
@@ -363,7 +363,7 @@ func TestCancelledSnapshot(t *testing.T) {
 	})
 }
 
-// eventually tries until it is so; the test's own deadline is the bound.
+// eventually retries until the condition holds; the test's deadline is the bound.
 func eventually(t *testing.T, so func() bool) {
 	t.Helper()
 	for !so() {

@@ -5,16 +5,15 @@ package nvml
 
 import "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-// slot is one of NVML's indexes and the GPU that is there. Its fields belong to
-// the reading in its lane, of which there is never more than one.
+// slot is one of NVML's indexes and the GPU there. Only the one reading in its lane uses its
+// fields.
 type slot struct {
 	lane[[]GPU]
 	index int
-	known *traits // of the GPU that was met here; nil if they must be asked for
+	known *traits // of the GPU here; nil if they must be read
 }
 
-// traits are what stays the same while a session lasts: most questions that
-// NVML is asked have such an answer.
+// traits are the values that are constant during a session, which most values are.
 type traits struct {
 	GPU
 	canMIG bool
@@ -48,8 +47,8 @@ func (s *slot) read(p *probe) []GPU {
 	return gpus
 }
 
-// meet asks who the GPU is, each time, since indexes shift. Its traits it asks
-// for when it is new here, and again as long as one could not be read.
+// meet reads the GPU's identity each time, since indexes shift. It reads the traits of a new
+// GPU, and again while one was unreadable.
 func (s *slot) meet(d *device) traits {
 	uuid := must(d, "nvmlDeviceGetUUID", d.GetUUID)
 	if s.known != nil && s.known.UUID == uuid {

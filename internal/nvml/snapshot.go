@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Snapshot is what NVML tells about the node at one time.
+// Snapshot is the state of the node's GPUs at one time, by NVML.
 type Snapshot struct {
 	DriverVersion string   // "550.54.15"; empty if unknown
 	CUDAVersion   *Version // the highest that the driver supports
@@ -16,14 +16,14 @@ type Snapshot struct {
 	GPUs []GPU
 
 	// Xids are the errors that drivers reported since the snapshot before.
-	// XidsErr says why some GPU's cannot be had, or is nil; such a GPU is
-	// judged by its readings alone.
+	// XidsErr is why the Xids of some GPU are unavailable, or nil; only readings show the
+	// faults of such a GPU.
 	Xids    []Xid
 	XidsErr error
 }
 
-// GPU is one physical GPU or one MIG instance. A nil pointer, a nil slice or
-// an empty string is a value that NVML does not give for it.
+// GPU is one physical GPU or one MIG instance. A nil pointer, a nil slice or an empty string is
+// a value that NVML does not report for it.
 type GPU struct {
 	UUID string
 
@@ -31,9 +31,8 @@ type GPU struct {
 	// is lost or drained; never use it as an identity.
 	Index int
 
-	// Err says why the GPU cannot be read. UUID is then the one last seen at
-	// this index, or empty if none was; nothing else is set but Index, Parent,
-	// GPUInstance and Name.
+	// Err is why the GPU cannot be read. UUID is then the last known one at this index, or
+	// empty; of the other fields only Index, Parent, GPUInstance and Name are set.
 	Err error
 
 	Name       string // "NVIDIA A100 80GB PCIe"
@@ -50,12 +49,12 @@ type GPU struct {
 	MIGEnabled bool
 
 	Memory    *Memory
-	Processes []Process // empty but not nil if there is none
+	Processes []Process // empty but not nil without processes
 
-	// Of a MIG instance, what follows is the physical GPU's.
+	// For a MIG instance the following fields are the physical GPU's.
 
 	PCIBusID          string // "00000000:1A:00.0"
-	NUMANode          *int   // the host's memory node that the GPU is near to
+	NUMANode          *int   // the host's memory node nearest to the GPU
 	ComputeCapability *Version
 
 	BAR1MiB           *uint64
@@ -82,39 +81,39 @@ type GPU struct {
 	ECCMemory           *uint64 // in device memory
 	RetiredPagesPending *bool   // a memory page waits for a reset to be retired
 
-	// Rows is what became of defective rows of memory, on GPUs that replace
-	// them. Those contain most memory errors and go on.
+	// Rows is the state of defective memory rows, on GPUs that replace
+	// them. Such GPUs contain most memory errors and keep running.
 	Rows *Rows
 
 	// Recovery is what the driver asks an operator to do, on drivers that judge the
 	// GPU's errors themselves.
 	Recovery *RecoveryAction
 
-	// Fabric is how far the GPU's registration with the NVLink fabric is.
+	// Fabric is the state of the GPU's registration with the NVLink fabric.
 	Fabric *FabricState
 }
 
-// Rows tells of a GPU's replacement of defective rows of memory.
+// Rows is the state of a GPU's replacement of defective memory rows.
 type Rows struct {
-	Pending bool // one waits for a reset to be replaced
-	Failed  bool // one could not be replaced: the GPU needs service
+	Pending bool // a row is replaced at the next reset
+	Failed  bool // a row could not be replaced: the GPU needs service
 }
 
-// Memory is a GPU's memory in MiB, parts rounded so that none is oversold.
+// Memory is a GPU's memory in MiB, rounded so that it is never oversold.
 type Memory struct {
 	TotalMiB uint64
 	UsedMiB  uint64 // by processes; includes what is reserved if ReservedMiB is nil
 	FreeMiB  uint64
 
-	// ReservedMiB is what driver and firmware keep for themselves. Only
-	// nvmlDeviceGetMemoryInfo_v2 tells it apart from used memory.
+	// ReservedMiB is the reserve of driver and firmware. Only nvmlDeviceGetMemoryInfo_v2
+	// reports it separately from used memory.
 	ReservedMiB *uint64
 }
 
 // Process is a process that uses a GPU.
 type Process struct {
 	PID     int     // in the host's PID namespace
-	UsedMiB *uint64 // nil where NVML does not know, as under WSL
+	UsedMiB *uint64 // nil where NVML does not report it, as under WSL
 }
 
 // Version is a version of two numbers.

@@ -13,8 +13,7 @@ import (
 	"nomad-gpu-mem/internal/pause"
 )
 
-// Xid is an error that the driver reported of a GPU by itself. NVIDIA's "Xid
-// Errors" lists the codes.
+// Xid is an error event of a GPU from the driver. NVIDIA's "Xid Errors" lists the codes.
 type Xid struct {
 	UUID string // of the physical GPU
 	Code uint64
@@ -26,13 +25,13 @@ type Xid struct {
 
 func (x Xid) String() string { return fmt.Sprintf("Xid %d", x.Code) }
 
-// waitXid is how long one call waits for an event. It bounds what the end of
-// a session has to wait for.
+// waitXid is how long one call waits for an event. It bounds how long the end of a session
+// takes.
 const waitXid = time.Second
 
-// watchXids puts the GPUs' Xids into the inbox until the probe's context ends, and
-// calls registered as soon as none can be missed. Its error says why NVML reports
-// none of some GPU.
+// watchXids puts the GPUs' Xids into the inbox until the probe's context ends, and calls
+// registered as soon as none can be missed. It returns an error if NVML does not report the
+// Xids of some GPU.
 func watchXids(p *probe, gpus []string, inbox *xidInbox, registered func()) error {
 	set, err := query(p, "nvmlEventSetCreate", p.library.EventSetCreate)
 	if err != nil {
@@ -72,7 +71,7 @@ func watchXids(p *probe, gpus []string, inbox *xidInbox, registered func()) erro
 	return refused
 }
 
-// register subscribes to a GPU's Xids, if it can tell any.
+// register subscribes to a GPU's Xids, if it supports any.
 func register(p *probe, set nvml.EventSet, uuid string) (nvml.Device, error) {
 	handle, err := query(p, "nvmlDeviceGetHandleByUUID", func() (nvml.Device, nvml.Return) {
 		return p.library.DeviceGetHandleByUUID(uuid)
@@ -86,7 +85,7 @@ func register(p *probe, set nvml.EventSet, uuid string) (nvml.Device, error) {
 	return handle, err
 }
 
-// gpuInstance is nil where NVML says with all bits set that there is none.
+// gpuInstance is nil for NVML's value with all bits set.
 func gpuInstance(event nvml.EventData) *int {
 	if event.GpuInstanceId == ^uint32(0) {
 		return nil

@@ -16,8 +16,8 @@ import (
 )
 
 // callOfAWait is longer than one call that waits for an event, which is how long a watch
-// that was ended may still hear something. If the machine is busy and it hears longer, a
-// test that relies on it passes without proof; it never fails for that.
+// that was ended may still receive an event. On a busy machine it may take longer; a
+// test that relies on it then passes without proof, and never fails because of it.
 const callOfAWait = 1500 * time.Millisecond
 
 // xidsUntil collects Xids until these have come.
@@ -33,7 +33,7 @@ func xidsUntil(t *testing.T, r *nvml.Reader, want ...nvml.Xid) []nvml.Xid {
 	return all
 }
 
-// watched returns once the GPUs' Xids are heard: an event that nobody waits for
+// watched returns once the GPUs' Xids are received: an event that nothing waits for
 // is lost. It leaves the GPUs with the events that it took.
 func watched(t *testing.T, m *fakenvml.Machine, r *nvml.Reader, gpus ...*fakenvml.GPU) {
 	t.Helper()
@@ -81,14 +81,14 @@ func TestXidsAreHeardAgainAfterALoss(t *testing.T) {
 		one.Fail = map[string]string{"*": "GPU_IS_LOST"}
 		two.Events = append(two.Events, "xid 31")
 		m.Set(state(one, two))
-		xidsUntil(t, r, nvml.Xid{UUID: two.UUID, Code: 31}) // the other one's go on
+		xidsUntil(t, r, nvml.Xid{UUID: two.UUID, Code: 31}) // the other one's still arrive
 		must.Error(t, snapshot(t, r).GPUs[0].Err)
 		one.Fail = nil
 		watched(t, m, r, &one, &two)
 	})
 }
 
-// A GPU whose reading took too long is still watched: what it reports next is heard,
+// A GPU with a slow reading is still watched: its next Xid is received,
 // although it is sent once only.
 func TestXidsAreHeardOfAGPUThatWasSlow(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
@@ -162,7 +162,7 @@ func TestLibraryWithoutEvents(t *testing.T) {
 	}, "nvmlEventSetWait_v2", "nvmlEventSetFree")
 }
 
-// A driver that hangs while Xids are waited for holds up no reading.
+// A driver that hangs while waiting for Xids delays no reading.
 func TestHangWhileWaitingForXids(t *testing.T) {
 	fakenvml.Run(t, func(t *testing.T, m *fakenvml.Machine) {
 		gpu := fakenvml.NewGPU(1, "NVIDIA A30", 24576)

@@ -9,15 +9,14 @@ import (
 	"sync"
 )
 
-// xidWatch waits for Xids in a goroutine of its own: of several that come while
-// nothing waits, NVML returns the last code only, and the first is often the one
-// that matters. Its fields belong to the holder of the Reader's turn; inbox is
-// shared with the goroutine.
+// xidWatch waits for Xids in a separate goroutine: of several that arrive while nothing waits,
+// NVML returns only the last code, but the first often matters most. Its fields belong to the
+// holder of the Reader's turn; inbox is shared with the goroutine.
 type xidWatch struct {
 	inbox   *xidInbox
-	gpus    []string  // UUIDs that are watched and have answered ever since
+	gpus    []string  // UUIDs that are watched and have answered since then
 	current *listener // nil if nothing is watched
-	last    *listener // the one before, which may not have ended yet
+	last    *listener // the previous one, which may not have ended yet
 }
 
 // listener is one goroutine that waits for Xids.
@@ -26,11 +25,11 @@ type listener struct {
 	done chan struct{} // closed when the goroutine has ended
 }
 
-// follow watches these GPUs from now on. A GPU that is new, or back after a loss,
-// needs a new listener. The old one is stopped only when the new one has
-// registered all GPUs, so that no Xid of the others is lost in between; one that
-// both hear is reported twice. At most two listeners exist: while the one before
-// is stuck in NVML, a later call does it.
+// follow watches these GPUs from now on. A new GPU, or one that returns after a loss, needs a
+// new listener. The old one is stopped only when the new one has registered all GPUs, so that
+// no Xid of the others is lost in between; an Xid that both receive is reported twice. At most
+// two listeners exist: while the previous one is stuck in NVML, the change waits for a later
+// call.
 func (w *xidWatch) follow(library *library, gpus []string) {
 	isNew := func(gpu string) bool { return !slices.Contains(w.gpus, gpu) }
 	switch {
@@ -45,24 +44,24 @@ func (w *xidWatch) follow(library *library, gpus []string) {
 	go w.current.listen(&probe{ctx: ctx, library: library}, gpus, w.inbox, w.last)
 }
 
-// listen runs until the probe's context ends, or NVML refuses to report Xids.
+// listen runs until the probe's context ends, or NVML fails to report Xids.
 func (l *listener) listen(p *probe, gpus []string, inbox *xidInbox, before *listener) {
 	defer close(l.done)
 	defer before.end()
 	err := watchXids(p, gpus, inbox, before.end)
-	if p.ctx.Err() == nil { // else the listener that followed knows better
+	if p.ctx.Err() == nil { // else the next listener reports it
 		inbox.refuse(err)
 	}
 }
 
-// end asks the listener to end. It may be nil.
+// end cancels the listener, which may be nil.
 func (l *listener) end() {
 	if l != nil {
 		l.stop()
 	}
 }
 
-// ended reports whether the goroutine is gone. A nil listener has none.
+// ended reports whether the goroutine has ended. A nil listener has none.
 func (l *listener) ended() bool {
 	if l == nil {
 		return true
@@ -103,15 +102,15 @@ func (w *xidWatch) endWithin(ctx context.Context) bool {
 	return w.end()
 }
 
-// xidInbox is what was heard and not yet fetched.
+// xidInbox has the Xids that were received and not yet fetched.
 type xidInbox struct {
 	mu      sync.Mutex
 	xids    []Xid
 	refused error
 }
 
-// fetch returns what was heard since the last call, and why NVML does not report
-// the Xids of some GPU, or nil.
+// fetch returns the Xids since the last call, and why NVML does not report the Xids of some
+// GPU, or nil.
 func (i *xidInbox) fetch() ([]Xid, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pause waits for a time that a context can cut short.
+// Package pause waits for a duration or the end of a context.
 package pause
 
 import (

@@ -10,8 +10,8 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// tasksApart returns the asks of each task that has several to be kept apart.
-func (w *wanted) tasksApart() [][]int {
+// tasksApart returns the asks of each task with several asks that must use different GPUs.
+func (w *groupPlan) tasksApart() [][]int {
 	var all [][]int
 	for i, a := range w.asks {
 		switch {
@@ -25,10 +25,10 @@ func (w *wanted) tasksApart() [][]int {
 	return slices.DeleteFunc(all, func(asks []int) bool { return len(asks) < 2 })
 }
 
-// separate keeps asks of one task apart: each gets a range of indexes, around
-// that of the GPU which was chosen for it. Asks that no GPU satisfies both need
-// no help. MIG instances of one GPU share its index: these go by UUID.
-func (p *planning) separate(w *wanted, asks []int, gpus []*placement.GPU) {
+// separate makes the asks of one task use different GPUs: each ask gets a range of GPU
+// indexes around its chosen GPU. It does nothing if no GPU satisfies two of the asks. MIG
+// instances of one GPU share its index, so asks for these are limited to a UUID.
+func (p *planning) separate(w *groupPlan, asks []int, gpus []*placement.GPU) {
 	if !p.canMeet(w, asks) {
 		return
 	}
@@ -50,17 +50,17 @@ func (p *planning) separate(w *wanted, asks []int, gpus []*placement.GPU) {
 	w.bound(asks, borders)
 }
 
-// bound gives asks the ranges of indexes between borders.
-func (w *wanted) bound(asks, borders []int) {
+// bound limits asks to the ranges of indexes between borders.
+func (w *groupPlan) bound(asks, borders []int) {
 	for n, border := range borders {
 		w.limits[asks[n]].below, w.limits[asks[n+1]].from = border, border
 	}
 }
 
-// evenBorders divide the indexes of the most common kind of node evenly among
-// asks. A GPU is then of use to one of the asks only, so this is how most
-// instances fit.
-func (p *planning) evenBorders(w *wanted, asks []int) []int {
+// evenBorders divides the GPU indexes of the most common kind of node evenly among
+// the asks. Each GPU then serves one of the asks only, so an even division fits the
+// most instances.
+func (p *planning) evenBorders(w *groupPlan, asks []int) []int {
 	nodes := map[int]int{} // by number of GPUs
 	common := len(asks)
 	for _, n := range p.cluster.Nodes {
@@ -78,9 +78,9 @@ func (p *planning) evenBorders(w *wanted, asks []int) []int {
 	return borders
 }
 
-// chooseForMany is like Choose of the placer, for a group that will have several
-// instances: where there is room, so that its asks divide a node's GPUs evenly.
-func (p *planning) chooseForMany(w *wanted) (placement.Decision, error) {
+// chooseForMany is the placer's Choose for a group of several instances: if it can, it
+// chooses GPUs so that the asks divide a node's GPUs evenly.
+func (p *planning) chooseForMany(w *groupPlan) (placement.Decision, error) {
 	for _, asks := range w.tasksApart() {
 		if p.canMeet(w, asks) {
 			w.bound(asks, p.evenBorders(w, asks))
@@ -97,7 +97,7 @@ func (p *planning) chooseForMany(w *wanted) (placement.Decision, error) {
 }
 
 // canMeet reports whether some GPU satisfies two of the asks.
-func (p *planning) canMeet(w *wanted, asks []int) bool {
+func (p *planning) canMeet(w *groupPlan, asks []int) bool {
 	for _, n := range p.cluster.Nodes {
 		if n.NodeResources == nil {
 			continue

@@ -15,15 +15,15 @@ import (
 	"nomad-gpu-mem/allocator/profile"
 )
 
-// Keys of a job's, group's or task's meta block. The innermost counts, as for
-// all meta. MetaPlanned and MetaLimits are the planner's own.
+// Keys of a job's, group's or task's meta block. The innermost wins, as for all meta.
+// The planner writes MetaPlanned and MetaLimits.
 const (
 	metaPrefix  = "gpu_mem_"
 	MetaAmount  = "gpu_mem"         // "whole": all units of one GPU
-	MetaProfile = "gpu_mem_profile" // the profile that says how much; attributes are gpu_mem_<name>
+	MetaProfile = "gpu_mem_profile" // the profile that states how much; attributes are gpu_mem_<name>
 	MetaApart   = "gpu_mem_apart"   // "false": the asks of a task may share a GPU
-	MetaPlanned = "gpu_mem_planned" // of a group that was planned: the pin that was asked for
-	MetaLimits  = "gpu_mem_limits"  // of such a group: constraints that were added to each of its device blocks
+	MetaPlanned = "gpu_mem_planned" // of a planned group: the requested pin
+	MetaLimits  = "gpu_mem_limits"  // of a planned group: how many constraints were added to each device block
 )
 
 // ask is one device block for GPU memory.
@@ -31,10 +31,10 @@ type ask struct {
 	task   *api.Task
 	device *api.RequestedDevice
 	need   need
-	apart  bool // from the other asks of its task
+	apart  bool // not on the GPU of another ask of its task
 }
 
-// need is how much an ask wants of one GPU: one of the three.
+// need is how much of one GPU an ask needs: one of the three fields is set.
 type need struct {
 	Units int
 	MiB   uint64
@@ -46,7 +46,7 @@ func HasAsks(job *api.Job) bool {
 	return slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool { return len(devices(g)) > 0 })
 }
 
-// ProfileNames returns the profiles that a job names, so that they can be read.
+// ProfileNames returns the names of the profiles that a job uses.
 func ProfileNames(job *api.Job) []string {
 	var names []string
 	for _, group := range job.TaskGroups {
@@ -60,7 +60,7 @@ func ProfileNames(job *api.Job) []string {
 	return slices.Compact(names)
 }
 
-// taskDevice is a device block for GPU memory, and whose it is.
+// taskDevice is a device block for GPU memory, and its task.
 type taskDevice struct {
 	task   *api.Task
 	device *api.RequestedDevice
@@ -82,8 +82,8 @@ func devices(group *api.TaskGroup) []taskDevice {
 	return found
 }
 
-// isOurs reports whether a device block asks for GPU memory, by Nomad's rules:
-// type, vendor/type or vendor/type/name, and an empty part is any.
+// isOurs reports whether a device block asks for GPU memory, by Nomad's rules: the
+// name is type, vendor/type or vendor/type/name, and an empty part matches any.
 func isOurs(name string) bool {
 	vendor, kind, _ := splitDevice(name)
 	return kind == allocator.DeviceType && (vendor == "" || vendor == allocator.DeviceVendor)
@@ -114,7 +114,7 @@ func findAsks(job *api.Job, group *api.TaskGroup, profiles map[string]allocator.
 		meta := metaOf(job, group, d.task)
 		n, err := needOf(d.device, meta, profiles)
 		if err != nil {
-			return nil, fmt.Errorf("group %q, task %q: %w", text(group.Name), d.task.Name, err)
+			return nil, fmt.Errorf("group %q, task %q: %w", deref(group.Name), d.task.Name, err)
 		}
 		asks = append(asks, ask{task: d.task, device: d.device, need: n, apart: meta[MetaApart] != "false"})
 	}
@@ -132,17 +132,17 @@ func metaOf(job *api.Job, group *api.TaskGroup, task *api.Task) map[string]strin
 	return merged
 }
 
-// needOf reads one ask. The count of its device block counts unless meta says
+// needOf returns the need of one ask: the count of its device block, unless meta sets
 // something else.
 func needOf(device *api.RequestedDevice, meta map[string]string, profiles map[string]allocator.Profile) (need, error) {
 	amount, name := meta[MetaAmount], meta[MetaProfile]
 	switch {
 	case amount != "" && name != "":
-		return need{}, fmt.Errorf("meta has both %s and %s; take one", MetaAmount, MetaProfile)
+		return need{}, fmt.Errorf("meta has both %s and %s; keep one", MetaAmount, MetaProfile)
 	case amount == "whole":
 		return need{Whole: true}, nil
 	case amount != "":
-		return need{}, fmt.Errorf(`meta %s is %q; only "whole" is possible`, MetaAmount, amount)
+		return need{}, fmt.Errorf(`meta key %s: invalid value %q, want "whole"`, MetaAmount, amount)
 	case name != "":
 		return profileNeed(name, meta, profiles)
 	case device.Count == nil:
@@ -160,7 +160,7 @@ const maxUnits = 1 << 30
 func profileNeed(name string, meta map[string]string, profiles map[string]allocator.Profile) (need, error) {
 	p, known := profiles[name]
 	if !known {
-		return need{}, fmt.Errorf("there is no profile %q; `nomad-gpu-mem profile list` shows those there are", name)
+		return need{}, fmt.Errorf("profile %q not found; `nomad-gpu-mem profile list` lists all", name)
 	}
 	attributes := map[string]string{}
 	for key, value := range meta {
@@ -175,17 +175,16 @@ func profileNeed(name string, meta map[string]string, profiles map[string]alloca
 	return need{MiB: mib}, nil
 }
 
-// Formula is the formula of a profile of the table.
+// Formula returns the formula of a profile in the table.
 func Formula(p allocator.Profile) profile.Formula {
 	return profile.Formula{BaseMiB: p.BaseMiB, MiBPer: p.MiBPer, MinMiB: p.MinMiB, MaxMiB: p.MaxMiB}
 }
 
-// CheckAttributes refuses attributes whose key in a meta block means something
-// else.
+// CheckAttributes returns an error if the meta key of an attribute has another meaning.
 func CheckAttributes(p allocator.Profile) error {
 	for name := range p.MiBPer {
 		if key := metaPrefix + name; slices.Contains([]string{MetaProfile, MetaApart, MetaPlanned, MetaLimits}, key) {
-			return fmt.Errorf("attribute %q: the meta key %s has another meaning; take another name", name, key)
+			return fmt.Errorf("attribute %q: the meta key %s has another meaning; use another name", name, key)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ func BenchmarkPlan(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			options := planner.Options{Policy: policy(name), Pin: planner.Shortlist}
 			for b.Loop() {
-				if _, err := planner.Make(newJob("web", 3), cluster, options); err != nil {
+				if _, err := planner.PlanJob(newJob("web", 3), cluster, options); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 // canary makes Nomad start one instance of a new version beside those that run.
 func canary(job *api.Job) { job.Update = &api.UpdateStrategy{Canary: ptr(1)} }
 
-// The units of instances that run are not a canary's: it is planned beside them.
+// A canary does not get the units of running instances: it is planned beside them.
 func TestCanaryOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
 	for _, pin := range planner.Pins {

@@ -14,22 +14,22 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// Cluster is what Nomad and the allocation table said at one moment.
+// Cluster is the state of Nomad and the allocation table at one moment.
 type Cluster struct {
 	Nodes      []*structs.Node              // in full
 	Allocs     []*structs.AllocListStub     // of all namespaces, with resources
-	Table      *allocator.Snapshot          // who holds what, and what is reserved
+	Table      *allocator.Snapshot          // all claims and reservations
 	Profiles   map[string]allocator.Profile // those that the job names and that exist
 	Registered *api.Job                     // the job as Nomad has it, nil if it is new
-	Queue      string                       // kind of the batch queue that the job goes through, "" if it goes through none
-	NodeLimit  int                          // how many nodes Nomad looks at for a job with affinities, 0 if that is not known
+	Queue      string                       // kind of the batch queue that the job passes through, "" if none
+	NodeLimit  int                          // how many nodes Nomad scores for a job with affinities, 0 if unknown
 }
 
-// memory is how much of the past counts: what tasks asked a week ago counts half.
+// memory is the half-life of past demand: an ask of a week ago counts half.
 const memory = 7 * 24 * time.Hour
 
-// demand is what tasks ask for in this cluster, from the allocations that Nomad
-// remembers.
+// demand returns what tasks ask for in this cluster, from the allocations that Nomad
+// still has.
 func (c Cluster) demand() []placement.Class {
 	history := placement.NewHistory(memory)
 	for _, alloc := range c.Allocs {
@@ -45,7 +45,7 @@ func (c Cluster) demand() []placement.Class {
 	return history.Classes()
 }
 
-// holds reports whether an allocation still has what Nomad gave it.
+// holds reports whether an allocation still holds its resources.
 func holds(alloc *structs.AllocListStub) bool {
 	switch alloc.ClientStatus {
 	case structs.AllocClientStatusComplete, structs.AllocClientStatusFailed, structs.AllocClientStatusLost:
@@ -55,15 +55,15 @@ func holds(alloc *structs.AllocListStub) bool {
 	}
 }
 
-// lives reports whether an allocation runs, or will, and is to go on.
+// lives reports whether an allocation runs or will run, and is not to be stopped.
 func lives(alloc *structs.AllocListStub) bool {
 	return holds(alloc) && alloc.DesiredStatus == structs.AllocDesiredStatusRun
 }
 
-// isReplaced reports whether an allocation is on a node that is disconnected, and another
-// was started in its place: under its name, since Nomad's NextAllocation may be missing. If
-// the node returns, Nomad ends one of the two, so that it counts as an instance no more;
-// until then it keeps what it has.
+// isReplaced reports whether an allocation is on a disconnected node and another one was
+// started in its place. It compares names, since Nomad's NextAllocation may be missing. If
+// the node reconnects, Nomad stops one of the two: the allocation no longer counts as an
+// instance, but holds its resources until then.
 func (c Cluster) isReplaced(alloc *structs.AllocListStub) bool {
 	if !lives(alloc) || alloc.ClientStatus != structs.AllocClientStatusUnknown {
 		return false
@@ -74,7 +74,7 @@ func (c Cluster) isReplaced(alloc *structs.AllocListStub) bool {
 	})
 }
 
-// used is the CPU, in MHz, and the host memory of an allocation, in MiB.
+// used returns an allocation's CPU in MHz and host memory in MiB.
 func used(alloc *structs.AllocListStub) (cpu, memoryMiB int) {
 	if alloc.AllocatedResources == nil {
 		return 0, 0
@@ -99,9 +99,9 @@ func slicesOf(alloc *structs.AllocListStub) []*structs.AllocatedDeviceResource {
 	return found
 }
 
-// picture makes the nodes that placement decides on. What the job itself has
-// reserved counts as free, and so does what allocations hold that will be
-// replaced: Nomad gives their units away in the same plan.
+// picture builds the nodes that placement decides on. The job's own reservations count as
+// free, and so do the units of allocations that it will replace: Nomad books these again in
+// the same plan.
 type picture struct {
 	cluster Cluster
 	job     *api.Job
@@ -109,7 +109,7 @@ type picture struct {
 	freed map[string]bool                     // IDs of allocations that a new version of the job replaces
 	busy  map[string][]*structs.AllocListStub // by node
 	table map[allocator.GPUID]allocator.GPU
-	hosts map[allocator.NodeName]allocator.NodeState // what device plugins said of their nodes, by host name
+	hosts map[allocator.NodeName]allocator.NodeState // what device plugins reported, by host name
 }
 
 func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
@@ -136,7 +136,7 @@ func newPicture(cluster Cluster, job *api.Job, freed map[string]bool) *picture {
 	return p
 }
 
-// node returns a node as placement sees it, with no GPU if it has none.
+// node returns a node as placement sees it.
 func (p *picture) node(n *structs.Node) placement.Node {
 	spec := placement.Node{ID: n.ID, Name: n.Name, Data: n}
 	if !n.Ready() {
@@ -187,7 +187,7 @@ func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) p
 	g.Free = max(0, g.Units-len(taken))
 	switch {
 	case g.UnitMiB == 0:
-		g.Out = "its device plugin does not say how large a unit is"
+		g.Out = "its device plugin does not report the size of a unit"
 	case known.Cordon != nil:
 		g.Out = "cordoned: " + known.Cordon.Reason
 	case known.Ledger == nil && known.ID != "":
@@ -195,7 +195,7 @@ func (p *picture) gpu(d *structs.NodeDeviceResource, booked allocator.UnitSet) p
 	case len(known.Claims()) > 0 && known.Ledger.UnitMiB != uint64(g.UnitMiB):
 		g.Out = "has claims in units of another size"
 	case p.isDead(known.State.Node):
-		g.Out = "its device plugin is gone"
+		g.Out = "its device plugin has lost its lease"
 	default:
 		g.Out = known.Withdrawn(p.hosts[known.State.Node])
 	}
@@ -224,7 +224,7 @@ func unhealthy(d *structs.NodeDeviceResource) allocator.UnitSet {
 	return unitsIn(ids)
 }
 
-// unitsIn returns the numbers in unit IDs. What is no unit's ID is left out.
+// unitsIn returns the numbers of unit IDs, and skips invalid IDs.
 func unitsIn(ids []string) allocator.UnitSet {
 	var units []int
 	for _, id := range ids {

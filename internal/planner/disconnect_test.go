@@ -15,9 +15,9 @@ import (
 	"nomad-gpu-mem/internal/planner/nomadtest"
 )
 
-// The server replaces an instance on a node that is disconnected, and keeps it for the time
-// when the node returns. It is no instance that a plan can count on, its units stay taken,
-// and its node stays in the list: it goes on there.
+// Nomad replaces an instance on a disconnected node, and keeps it for the time
+// when the node reconnects. It does not count as an instance, its units stay taken,
+// and its node stays in the list, since it may keep running there.
 func TestDisconnectedInstance(t *testing.T) {
 	t.Parallel()
 	nomad := nomadtest.New(t, nomadtest.Nodes(4, a10())...)
@@ -48,7 +48,7 @@ func TestDisconnectedInstance(t *testing.T) {
 			unknown++
 		}
 	}
-	must.Eq(t, 1, unknown, must.Sprint("the scheduler did otherwise than this test assumes"))
+	must.Eq(t, 1, unknown, must.Sprint("the scheduler does not behave as this test assumes"))
 	must.Len(t, 3, nomad.Allocs())
 
 	again := plan(t, job, cluster(), shortlist())

@@ -10,9 +10,9 @@ func isEverywhere(job *api.Job) bool {
 	return *job.Type == api.JobTypeSystem || *job.Type == api.JobTypeSysbatch
 }
 
-// everywhere finds a place on every node that the group may go to. They bind
-// nothing but the choice among a node's GPUs.
-func (p *planning) everywhere(w *wanted, group *Group) error {
+// everywhere finds a place on every node that the group allows. These places only steer the
+// choice among a node's GPUs.
+func (p *planning) everywhere(w *groupPlan, group *Group) error {
 	decisions, err := p.placer.Shortlist(p.request(w), 0)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (p *planning) everywhere(w *wanted, group *Group) error {
 		if err != nil {
 			return err
 		}
-		place.Why = "every node that has room, and there the best GPU by " + p.options.Policy.Name
+		place.Why = "every node with enough free units, and there the best GPU by " + p.options.Policy.Name
 		group.Places = append(group.Places, place)
 		done[d.Node] = true
 	}
@@ -57,7 +57,7 @@ func (p *planning) everywhere(w *wanted, group *Group) error {
 }
 
 // withoutRoom counts the nodes that should get an instance and do not.
-func (p *planning) withoutRoom(w *wanted, done map[string]bool) int {
+func (p *planning) withoutRoom(w *groupPlan, done map[string]bool) int {
 	missing := 0
 	for _, n := range p.cluster.Nodes {
 		node, known := p.placer.Node(n.ID)

@@ -25,7 +25,7 @@ func h100() gpuSpec { return gpuSpec{Model: "NVIDIA H100", Units: 79, UnitMiB: 1
 // option changes a job under construction.
 type option func(*api.Job)
 
-// newJob is a service of one group with one task that asks for so many units.
+// newJob is a service of one group with one task that asks for a number of units.
 func newJob(name string, units int, options ...option) *api.Job {
 	task := api.NewTask("main", "gpu-docker")
 	task.Resources = &api.Resources{CPU: ptr(100), MemoryMB: ptr(256)}
@@ -51,7 +51,7 @@ func meta(key, value string) option {
 	return func(job *api.Job) { job.TaskGroups[0].Tasks[0].SetMeta(key, value) }
 }
 
-// templates make a job one that is started later, again and again.
+// templates make a job periodic or parameterized.
 func templates() map[string]option {
 	return map[string]option{
 		"parameterized": func(job *api.Job) { job.ParameterizedJob = &api.ParameterizedJobConfig{} },
@@ -82,10 +82,10 @@ func shortlist() planner.Options {
 	return planner.Options{Policy: policy("best-fit"), Pin: planner.Shortlist}
 }
 
-// plan makes a plan that must not fail.
+// plan plans a job; it must not fail.
 func plan(t *testing.T, job *api.Job, cluster planner.Cluster, options planner.Options) *planner.Plan {
 	t.Helper()
-	p, err := planner.Make(job, cluster, options)
+	p, err := planner.PlanJob(job, cluster, options)
 	must.NoError(t, err)
 	return p
 }

@@ -12,17 +12,16 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Document is a job as JSON. Text is the job itself: it is what gets patched and
-// submitted, so that a field that this program does not know is never lost. Job is
-// what this program understands of it, and serves to plan only.
+// Document is a job as JSON. Text is patched and submitted, so that fields that this
+// program does not know are never lost. Job is the decoded part, used for planning only.
 type Document struct {
 	Job  *api.Job
 	Text json.RawMessage
 }
 
-// ReadJob reads a job as Nomad's API has it, bare or under "Job", as `nomad job
-// inspect`, requests to Nomad and newer proxies have it. Nomad refuses a job with
-// null in one of its lists, and so does this.
+// ReadJob reads a job in the JSON of Nomad's API, bare or under "Job", as in `nomad job
+// inspect`, requests to Nomad and newer proxies. Like Nomad it rejects a job with null in
+// one of its lists.
 func ReadJob(text []byte) (*Document, error) {
 	var wrapped struct{ Job json.RawMessage }
 	if json.Unmarshal(text, &wrapped) == nil && len(wrapped.Job) > 0 {
@@ -31,17 +30,17 @@ func ReadJob(text []byte) (*Document, error) {
 	var job api.Job
 	switch err := json.Unmarshal(text, &job); {
 	case err != nil:
-		return nil, fmt.Errorf("no job as Nomad's API has it: %w", err)
+		return nil, fmt.Errorf("invalid job, want the JSON of Nomad's API: %w", err)
 	case job.ID == nil || *job.ID == "":
-		return nil, errors.New("no job as Nomad's API has it: it has no ID")
+		return nil, errors.New("invalid job, want the JSON of Nomad's API: ID is missing")
 	case hasNull(reflect.ValueOf(job)):
-		return nil, fmt.Errorf("job %s has null in a list", *job.ID)
+		return nil, fmt.Errorf("invalid job %s: null in a list", *job.ID)
 	}
 	return &Document{Job: &job, Text: text}, nil
 }
 
-// With returns the job with a value for a field at its top, unless the job has one
-// that is neither null nor "".
+// With returns the job with a top-level field set, unless the field has a value that is
+// neither null nor "".
 func (d *Document) With(field, value string) (*Document, error) {
 	top, err := decodeTree(d.Text)
 	if err != nil {
@@ -49,7 +48,7 @@ func (d *Document) With(field, value string) (*Document, error) {
 	}
 	name, old, err := member(top, field)
 	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", text(d.Job.ID), err)
+		return nil, fmt.Errorf("job %s: %w", deref(d.Job.ID), err)
 	}
 	if old != nil && old != "" {
 		return d, nil
@@ -61,8 +60,8 @@ func (d *Document) With(field, value string) (*Document, error) {
 	return ReadJob(changed)
 }
 
-// hasNull reports whether a list or map, at any depth, has an entry that is
-// nothing. Fields may be: those have defaults.
+// hasNull reports whether a list or map, at any depth, has a null entry. Fields may be
+// null: they have defaults.
 func hasNull(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer:

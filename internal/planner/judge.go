@@ -16,10 +16,9 @@ import (
 	"github.com/hashicorp/nomad/scheduler"
 )
 
-// judge says which nodes and GPUs a group may have. What Nomad checks is checked
-// by Nomad's code, so that the two never differ. Ports, reserved cores, CSI
-// volumes and distinct_property are left to Nomad: it takes the next node of the
-// list then.
+// judge decides which nodes and GPUs a group may use, with Nomad's own code, so that the
+// two never differ. Ports, reserved cores, CSI volumes and distinct_property are left to
+// Nomad: where they fail, Nomad takes the next node of the list.
 type judge struct {
 	job         *api.Job
 	constraints []*structs.Constraint
@@ -27,12 +26,12 @@ type judge struct {
 	drivers     *scheduler.DriverChecker
 	devices     *scheduler.DeviceChecker
 
-	nodes map[*structs.Node]string // verdicts that were given before
+	nodes map[*structs.Node]string // earlier verdicts
 	gpus  map[gpuVerdict]bool
 }
 
-// gpuVerdict is what a verdict on a GPU is known by. The blocks themselves
-// change when they are pinned, and what a job says of GPUs does not.
+// gpuVerdict is the key of a verdict on a GPU. It uses the block's address: pinning changes
+// the block, but not which GPUs the job itself allows.
 type gpuVerdict struct {
 	gpu    *structs.NodeDeviceResource
 	device *api.RequestedDevice
@@ -60,7 +59,7 @@ func newJudge(job *api.Job, group *api.TaskGroup) *judge {
 	return j
 }
 
-// node says why the group must not go to a node, "" if it may.
+// node returns why the group must not use a node, "" if it may.
 func (j *judge) node(n *structs.Node) string {
 	verdict, known := j.nodes[n]
 	if !known {
@@ -72,10 +71,10 @@ func (j *judge) node(n *structs.Node) string {
 
 func (j *judge) judgeNode(n *structs.Node) string {
 	if len(j.job.Datacenters) > 0 && !n.IsInAnyDC(j.job.Datacenters) {
-		return fmt.Sprintf("datacenter %s, the job wants %s", n.Datacenter, strings.Join(j.job.Datacenters, " or "))
+		return fmt.Sprintf("datacenter %s, the job requires %s", n.Datacenter, strings.Join(j.job.Datacenters, " or "))
 	}
-	if pool := cmp.Or(text(j.job.NodePool), structs.NodePoolDefault); !n.IsInPool(pool) {
-		return fmt.Sprintf("node pool %s, the job wants %s", n.NodePool, pool)
+	if pool := cmp.Or(deref(j.job.NodePool), structs.NodePoolDefault); !n.IsInPool(pool) {
+		return fmt.Sprintf("node pool %s, the job requires %s", n.NodePool, pool)
 	}
 	if !j.drivers.Feasible(n) {
 		return "a task driver of the job is missing or not healthy"
@@ -101,7 +100,7 @@ func (j *judge) gpu(gpu *structs.NodeDeviceResource, device *api.RequestedDevice
 }
 
 func (j *judge) judgeGPU(gpu *structs.NodeDeviceResource, device *api.RequestedDevice) bool {
-	// A node with this GPU alone, whose units are all well, asked for none.
+	// A node with only this GPU, all units healthy, and a request for none.
 	probe := *gpu
 	probe.Instances = []*structs.NodeDevice{{ID: "unit", Healthy: true}}
 	node := &structs.Node{NodeResources: &structs.NodeResources{Devices: []*structs.NodeDeviceResource{&probe}}}
@@ -122,9 +121,8 @@ func nomadConstraint(c *api.Constraint) *structs.Constraint {
 	return &structs.Constraint{LTarget: c.LTarget, RTarget: c.RTarget, Operand: operand}
 }
 
-// distinctHosts reports whether no two instances may share a node: none of the
-// whole job, or none of one group. Nomad counts the first such constraint, and
-// takes what is no boolean for true.
+// distinctHosts reports whether no two instances of the job or group may share a node.
+// Nomad uses the first such constraint, and treats an invalid boolean as true.
 func distinctHosts(constraints []*api.Constraint) bool {
 	at := slices.IndexFunc(constraints, func(c *api.Constraint) bool { return c.Operand == api.ConstraintDistinctHosts })
 	if at < 0 {

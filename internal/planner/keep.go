@@ -21,17 +21,17 @@ func registeredGroup(job *api.Job, name string) *api.TaskGroup {
 		return nil
 	}
 	for _, group := range job.TaskGroups {
-		if text(group.Name) == name {
+		if deref(group.Name) == name {
 			return group
 		}
 	}
 	return nil
 }
 
-// keep gives a group that runs the pins that it runs with, if it asks for the
-// same as then. If not, Nomad restarts it in any case. What a profile says now
-// does not matter if the registered job itself is planned again.
-func (w *wanted) keep(cluster Cluster, name string, replan bool) bool {
+// keep gives a running group its current pins if it asks for the same as before. If it does
+// not, Nomad restarts it in any case. A changed profile does not count when the registered
+// job itself is planned again.
+func (w *groupPlan) keep(cluster Cluster, name string, replan bool) bool {
 	running, err := canonical(cluster.Registered)
 	if err != nil {
 		return false
@@ -51,14 +51,14 @@ func (w *wanted) keep(cluster Cluster, name string, replan bool) bool {
 }
 
 // take copies the pins of a registered group.
-func (w *wanted) take(running *api.TaskGroup) {
+func (w *groupPlan) take(running *api.TaskGroup) {
 	for i, d := range devices(running) {
 		*w.asks[i].device = *d.device
 	}
 	if _, planned := running.Meta[MetaPlanned]; !planned {
 		return
 	}
-	for _, key := range []string{MetaPlanned, MetaLimits} { // to the letter: Nomad restarts a task whose meta changes
+	for _, key := range []string{MetaPlanned, MetaLimits} { // unchanged: Nomad restarts a task when its meta changes
 		if value, written := running.Meta[key]; written {
 			w.setMeta(key, value)
 		}
@@ -85,8 +85,8 @@ func sameAsks(a, b []ask) bool {
 	return true
 }
 
-// sameCounts reports whether the running blocks have the memory that profiles
-// want now: a profile may have changed since.
+// sameCounts reports whether the running device blocks have the memory that their profiles
+// state now.
 func sameCounts(running []taskDevice, asks []ask) bool {
 	for i, d := range running {
 		if unit := unitIn(d.device); asks[i].need.MiB > 0 && unit > 0 &&
@@ -97,7 +97,7 @@ func sameCounts(running []taskDevice, asks []ask) bool {
 	return true
 }
 
-// unitIn reads the size of a unit from the limit that a block bears, 0 if none.
+// unitIn reads the size of a unit from the limit in a device block, 0 if it has none.
 func unitIn(device *api.RequestedDevice) uint64 {
 	for _, c := range slices.Backward(device.Constraints) { // the job's own come first
 		if c.LTarget == targetUnitMiB && c.Operand == ">=" {
@@ -110,21 +110,20 @@ func unitIn(device *api.RequestedDevice) uint64 {
 	return 0
 }
 
-// same compares lists that may be nil or empty, which is the same to Nomad.
+// same compares two lists; nil and empty are equal to Nomad.
 func same[T any](a, b []T) bool { return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b) }
 
-// spellings of allocator.Device that mean the same to the scheduler. When Nomad compares
-// two versions of a task it knows device blocks by their names, so blocks of one
-// name confuse it: it would restart the task for nothing, or miss a change.
+// spellings of allocator.Device are equivalent to the scheduler. When Nomad compares two
+// versions of a task it identifies device blocks by name. Among blocks of the same name it
+// would restart the task needlessly, or miss a change.
 var spellings = []string{
 	allocator.Device, allocator.DeviceType, allocator.Device + "/", "/" + allocator.DeviceType, "/" + allocator.DeviceType + "/",
 }
 
-// respell gives the device blocks of each task different names. Those that name
-// a GPU stay, and so do those that a numa block names: Nomad refuses a job with a
-// numa block that names another device. There are only so many spellings: the blocks
-// beyond share the last.
-func (w *wanted) respell() {
+// respell gives the device blocks of each task different names. Names with a GPU stay, and
+// so do names that a numa block refers to: Nomad rejects a numa block that names an unknown
+// device. Blocks beyond the number of spellings share the last one.
+func (w *groupPlan) respell() {
 	stays := func(a ask) bool {
 		numa := a.task.Resources.NUMA
 		return gpuOf(a.device.Name) != "" || numa != nil && slices.Contains(numa.Devices, a.device.Name)

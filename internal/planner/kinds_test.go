@@ -56,13 +56,13 @@ func TestTemplatesOnTheRealScheduler(t *testing.T) {
 			}
 			must.SliceEmpty(t, n.Started(n.Launch("template"))) // 12 GPUs are taken
 			p = plan(t, job, see(t, n, job), shortlist())
-			must.Nil(t, n.Register(p.Job)) // and its children go on
+			must.Nil(t, n.Register(p.Job)) // and its children keep running
 			must.Len(t, 6, n.Allocs())
 		})
 	}
 }
 
-// Groups of several tasks, each with asks of its own, each with several
+// Groups of several tasks, each with several asks and several
 // instances.
 func TestSeveralGroupsAndTasksOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestSeveralGroupsAndTasksOnTheRealScheduler(t *testing.T) {
 	must.SliceEmpty(t, run(n, plan(t, job, see(t, n, job), shortlist())))
 }
 
-// Asks that may share a GPU do, where that is best.
+// Asks that may share a GPU do so where that is best.
 func TestAsksTogetherOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.New(t, nomadtest.Nodes(2, a10())...)
@@ -119,7 +119,7 @@ func TestBatchJobOnTheRealScheduler(t *testing.T) {
 	}
 }
 
-// A batch job that has done its work does not do it again.
+// A batch job that has completed does not run again.
 func TestFinishedBatchJobOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.New(t, nomadtest.Nodes(12, a10())...)

@@ -13,16 +13,16 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// limit says which GPUs an ask may have, besides what the job says of them. It
-// goes into the job, so that Nomad follows it too.
+// limit restricts the GPUs of an ask beyond the job's own constraints. It is written into
+// the job, so that Nomad follows it too.
 type limit struct {
-	from, below int      // from <= index < below, 0 is no bound: what keeps the asks of a task apart
-	units       int      // a GPU of exactly so many units, if not 0: what makes a count a whole GPU
-	unitMiB     int      // a unit of at least this size, if not 0: what makes a count so many MiB
+	from, below int      // from <= index < below, 0 is unlimited; keeps a task's asks on different GPUs
+	units       int      // exact number of units of the GPU, if not 0; makes the count a whole GPU
+	unitMiB     int      // least size of a unit, if not 0; makes the count enough MiB
 	gpus        []string // one of these UUIDs, if not nil
 }
 
-// What limits and pins are written with.
+// Targets and the operand of limits and pins.
 const (
 	targetNode    = "${node.unique.id}"
 	targetGPU     = "${device.model}" // the name of a device group: the UUID
@@ -39,7 +39,7 @@ func (l limit) allows(g *placement.GPU) bool {
 		(l.gpus == nil || slices.Contains(l.gpus, g.ID))
 }
 
-// constraints writes the limit as a device block has it.
+// constraints returns the limit as constraints of a device block.
 func (l limit) constraints() []*api.Constraint {
 	var all []*api.Constraint
 	add := func(target, operand, value string) {
@@ -60,9 +60,9 @@ func (l limit) constraints() []*api.Constraint {
 	return all
 }
 
-// settle takes from the first place what holds for all instances of the group:
-// they share one job, so a count is the same for all.
-func (p *planning) settle(w *wanted, d placement.Decision) {
+// settle derives from the first place the counts and limits of all instances: they share
+// one job file, so a count is the same for all.
+func (p *planning) settle(w *groupPlan, d placement.Decision) {
 	gpus := make([]*placement.GPU, len(d.Slices))
 	for i, s := range d.Slices {
 		gpus[i] = p.gpu(d.Node, s.GPU)

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// managed are fields of a job, at any depth, that Nomad writes by itself each time a
-// job is registered.
+// managed are the fields of a job, at any depth, that Nomad sets each time a job is
+// registered.
 var managed = []string{"CreateIndex", "ModifyIndex", "JobModifyIndex"}
 
-// managedAtTop are those of the job itself. Nomad removes tokens from a job once it has
-// checked them, and a tag belongs to one version.
+// managedAtTop are such fields of the job itself. Nomad removes tokens from a job once it
+// has checked them, and a tag belongs to one version.
 var managedAtTop = []string{
 	"Version", "VersionTag", "SubmitTime", "Status", "StatusDescription", "Stable", "NomadTokenID", "ConsulToken", "VaultToken",
 }
 
-// Lost returns the paths of what one version of a job has and another lacks or has
-// otherwise, sorted. What the planner owns and what Nomad writes by itself does not
-// count, nor does a field without a value.
+// Lost returns the sorted paths of fields that one version of a job has and the other lacks
+// or has with another value. Fields that the planner owns or Nomad sets do not count, nor
+// do fields without a value.
 func Lost(before, after []byte) ([]string, error) {
 	old, err := decodeTree(before)
 	if err != nil {
@@ -93,8 +93,7 @@ func isObject(node any) bool {
 	}
 }
 
-// isEmpty reports whether a field has no value, which is the same to Nomad as if it
-// were not there.
+// isEmpty reports whether a field has no value, which to Nomad equals a missing field.
 func isEmpty(node any) bool {
 	switch value := node.(type) {
 	case map[string]any:
@@ -113,7 +112,7 @@ func isManaged(path []string) bool {
 	return isOneOf(path[len(path)-1], managed) || len(path) == 1 && isOneOf(path[0], managedAtTop)
 }
 
-// owned are the places of what the planner writes; * is a position in a list.
+// owned are the paths that the planner writes; * is a position in a list.
 var owned = [][]string{
 	{"TaskGroups", "*", "Constraints"},
 	{"TaskGroups", "*", "Affinities"},

@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// mark notes in the group's meta that it was planned, which pin was asked for,
-// and how many constraints of its device blocks are the planner's.
-func (w *wanted) mark(asked Pin) {
+// mark records in the group's meta that it was planned, with which requested pin, and how
+// many constraints of each device block the planner added.
+func (w *groupPlan) mark(asked Pin) {
 	w.setMeta(MetaPlanned, string(asked))
 	var added []string
 	limited := false
@@ -27,17 +27,17 @@ func (w *wanted) mark(asked Pin) {
 	}
 }
 
-func (w *wanted) setMeta(key, value string) {
+func (w *groupPlan) setMeta(key, value string) {
 	if w.spec.Meta == nil {
 		w.spec.Meta = map[string]string{}
 	}
 	w.spec.Meta[key] = value
 }
 
-// confine replaces the planner's list of nodes. Without nodes the group is not
-// confined; but if one of its own constraints is such a list, the last of these is
-// there twice then: of all lists the last is always the planner's.
-func (w *wanted) confine(nodes []string) {
+// confine replaces the planner's list of nodes. Without nodes the group is not confined.
+// But if the job's own constraints have such a list, the last of these is then written
+// twice: the last list of all is always the planner's.
+func (w *groupPlan) confine(nodes []string) {
 	if len(nodes) > 0 {
 		w.confineBy(constraint(targetNode, nodes))
 		return
@@ -48,10 +48,9 @@ func (w *wanted) confine(nodes []string) {
 	}
 }
 
-// confineBy puts a list of nodes where the group had one, at the end of its own
-// constraints if it had none. Nomad may have added others after it when the job was
-// registered.
-func (w *wanted) confineBy(list *api.Constraint) {
+// confineBy inserts a list of nodes where the group had one, or at the end of its own
+// constraints. Nomad may have added constraints after it when the job was registered.
+func (w *groupPlan) confineBy(list *api.Constraint) {
 	w.spec.Constraints = slices.Clone(w.own)
 	switch {
 	case list == nil:
@@ -62,9 +61,8 @@ func (w *wanted) confineBy(list *api.Constraint) {
 	}
 }
 
-// unpin takes out of a group what pin has written into it, and returns at which of
-// its constraints the list of nodes was, -1 if there was none. Counts and the
-// spelling of names stay.
+// unpin removes from a group what pin wrote into it, and returns the position of the list
+// of nodes among its constraints, -1 if it had none. Counts and the spelling of names stay.
 func unpin(group *api.TaskGroup) (listAt int) {
 	if _, planned := group.Meta[MetaPlanned]; !planned {
 		return -1
@@ -80,7 +78,7 @@ func unpin(group *api.TaskGroup) (listAt int) {
 	group.Affinities = withoutLast(group.Affinities, preferences(group.Affinities, targetNode))
 	for i, d := range devices(group) {
 		if i < len(added) {
-			n, _ := strconv.Atoi(added[i]) // 0 if there is no such meta
+			n, _ := strconv.Atoi(added[i]) // 0 without such meta
 			d.device.Constraints = withoutLast(d.device.Constraints, n)
 		}
 		d.device.Affinities = withoutLast(d.device.Affinities, preferences(d.device.Affinities, targetGPU))
@@ -102,8 +100,8 @@ func constraint(target string, values []string) *api.Constraint {
 	return &api.Constraint{LTarget: target, Operand: oneOf, RTarget: strings.Join(values, ",")}
 }
 
-// affinities prefer each value as much as it was planned often. Nomad spreads
-// the instances of a group by itself, so that they end up in this proportion.
+// affinities prefers each value in proportion to how often it was planned. Nomad spreads
+// the instances of a group, so they are placed in this proportion.
 func affinities(target string, planned []string) []*api.Affinity {
 	times := map[string]int{}
 	for _, value := range planned {
@@ -122,8 +120,8 @@ func affinities(target string, planned []string) []*api.Affinity {
 	return all
 }
 
-// preferences counts the affinities at the end that a pin has written: the first
-// of them, and no other, has the full weight. A job's own may look the same else.
+// preferences counts the affinities at the end of the list that a pin wrote: only the first
+// of them has the full weight. A job's own affinities may otherwise look the same.
 func preferences(all []*api.Affinity, target string) int {
 	n := 0
 	for _, a := range slices.Backward(all) {
@@ -139,10 +137,10 @@ func preferences(all []*api.Affinity, target string) int {
 
 func isNodeList(c *api.Constraint) bool { return c.LTarget == targetNode && c.Operand == oneOf }
 
-// withoutLast drops so many elements from the end.
+// withoutLast drops n elements from the end.
 func withoutLast[T any](all []T, n int) []T { return all[:len(all)-min(max(n, 0), len(all))] }
 
-// withNode adds a node that is not there yet, unless there are so many already.
+// withNode adds a node unless the list has it, or already has most nodes; 0 is no limit.
 func withNode(list []string, node string, most int) []string {
 	if slices.Contains(list, node) || most > 0 && len(list) >= most {
 		return list
@@ -168,7 +166,7 @@ func gpusOf(places []Place, ask int) []string {
 	return gpus
 }
 
-// distinct leaves out what came before.
+// distinct removes duplicates.
 func distinct(values []string) []string {
 	var once []string
 	for _, value := range values {

@@ -16,13 +16,12 @@ type Outcome struct {
 	Alloc     string   `json:"alloc,omitempty"` // "" if it was not started
 	Node      string   `json:"node,omitempty"`
 	NodeName  string   `json:"node_name,omitempty"`
-	GPUs      []string `json:"gpus,omitempty"` // UUIDs, sorted; nil of a group that asks for none
+	GPUs      []string `json:"gpus,omitempty"` // UUIDs, sorted; nil for a group that asks for none
 	AsPlanned bool     `json:"as_planned"`
 }
 
-// Compare holds what Nomad started against a plan. Instances that replace others may
-// come later. Those of groups that ask for no GPU memory are as planned wherever they
-// are.
+// Compare compares what Nomad started with a plan. Instances that replace others may start
+// later. Instances of groups that ask for no GPU memory are as planned on any node.
 func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	all := unplanned(plan, started)
 	for _, group := range plan.Groups {
@@ -52,10 +51,10 @@ func Compare(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	return all
 }
 
-// keepsTo reports whether Nomad may start an instance of a kept group on a node. Such a
-// group keeps the preferences of an earlier plan, and by them Nomad chooses among the nodes
-// of the pin: for a new instance, and for one that it replaces since something else of its
-// tasks has changed. Without a list of nodes only a replacement is free.
+// keepsTo reports whether an instance of a kept group may start on a node. Such a group
+// keeps the preferences of an earlier plan. By these Nomad chooses among the nodes of the
+// pin, both for a new instance and for a replacement that another change of the task causes.
+// Without a list of nodes only a replacement may start anywhere.
 func (g Group) keepsTo(node string, isNew bool) bool {
 	if len(g.Nodes) == 0 {
 		return g.Kept && !isNew
@@ -70,7 +69,7 @@ func outcomeOf(alloc *structs.AllocListStub, asPlanned bool) Outcome {
 	}
 }
 
-// unplanned are the instances of groups that the plan does not have.
+// unplanned returns the instances of groups that the plan does not have.
 func unplanned(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	var all []Outcome
 	for _, alloc := range started {
@@ -81,7 +80,7 @@ func unplanned(plan *Plan, started []*structs.AllocListStub) []Outcome {
 	return all
 }
 
-// signature names the slices of a place, so that they can be compared.
+// signature returns a comparable form of a place's slices.
 func signature(place Place) []string {
 	var all []string
 	for _, s := range place.Slices {

@@ -15,17 +15,17 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Operation is one of a JSON Patch, RFC 6902: "add", "replace" or "remove".
+// Operation is an operation of a JSON Patch (RFC 6902): "add", "replace" or "remove".
 type Operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch turns the job into the planned one. It touches what the planner owns and
-// nothing else: entries of a group's constraints, affinities and meta, and of each
-// device block its name and count and entries of its constraints and affinities.
-// Entries that do not change stay as the job has them.
+// Patch returns the patch that turns the job into the planned one. It changes only what the
+// planner owns: entries of a group's constraints, affinities and meta, and of each device
+// block its name, its count and entries of its constraints and affinities. All other
+// entries stay unchanged.
 func (d *Document) Patch(plan *Plan) ([]Operation, error) {
 	if len(plan.Groups) == 0 {
 		return []Operation{}, nil
@@ -41,29 +41,29 @@ func (d *Document) Patch(plan *Plan) ([]Operation, error) {
 	p := &patcher{operations: []Operation{}}
 	for g, group := range before.TaskGroups {
 		if err := p.group(cursor{node: tree}, g, group, plan.Job.TaskGroups[g]); err != nil {
-			return nil, fmt.Errorf("patch job %s: %w", text(d.Job.ID), err)
+			return nil, fmt.Errorf("patch job %s: %w", deref(d.Job.ID), err)
 		}
 	}
 	return p.operations, nil
 }
 
-// Apply returns the job's JSON with the operations applied. All else stays to the
-// letter, apart from white space.
+// Apply returns the job's JSON with the operations applied. Everything else stays
+// unchanged, apart from white space.
 func (d *Document) Apply(operations []Operation) (json.RawMessage, error) {
 	if len(operations) == 0 {
 		return d.Text, nil
 	}
 	data, err := json.Marshal(operations)
 	if err != nil {
-		return nil, fmt.Errorf("patch job %s: %w", text(d.Job.ID), err)
+		return nil, fmt.Errorf("patch job %s: %w", deref(d.Job.ID), err)
 	}
 	patch, err := jsonpatch.DecodePatch(data)
 	if err != nil {
-		return nil, fmt.Errorf("patch job %s: %w", text(d.Job.ID), err)
+		return nil, fmt.Errorf("patch job %s: %w", deref(d.Job.ID), err)
 	}
 	changed, err := patch.Apply(d.Text)
 	if err != nil {
-		return nil, fmt.Errorf("patch job %s: %w", text(d.Job.ID), err)
+		return nil, fmt.Errorf("patch job %s: %w", deref(d.Job.ID), err)
 	}
 	return changed, nil
 }
@@ -155,8 +155,8 @@ func (p *patcher) meta(group cursor, before, after map[string]string) error {
 	return nil
 }
 
-// changeList replaces the part of a list that differs, between what both have at the
-// beginning and at the end.
+// changeList replaces the part of a list that differs, between the common beginning and the
+// common end.
 func changeList[T any](p *patcher, object cursor, name string, before, after []T) error {
 	list, err := object.in(name)
 	if err != nil {

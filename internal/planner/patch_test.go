@@ -39,8 +39,8 @@ func changed(t *testing.T, document *planner.Document, change func(group *api.Ta
 	return paths, string(applied)
 }
 
-// A patch touches entries and not what holds them, so that an entry that stays keeps
-// what this program does not know of it.
+// A patch changes entries, not the list that holds them, so that an unchanged entry keeps
+// fields that this program does not know.
 func TestPatchOfSingleEntries(t *testing.T) {
 	t.Parallel()
 	document := read(t, `{"ID": "web", "New": 18446744073709551615, "TaskGroups": [{"Name": "g",
@@ -70,7 +70,7 @@ func TestPatchOfSingleEntries(t *testing.T) {
 	}
 }
 
-// Defaults of Nomad's are not written, and nothing is if nothing changes.
+// Nomad's defaults are not written, and without a change the patch is empty.
 func TestPatchOfNothing(t *testing.T) {
 	t.Parallel()
 	document := read(t, `{"ID": "web", "TaskGroups": [{"Name": "g", "Meta": null, "Constraints": [], "Affinities": [{"LTarget": "a"}],
@@ -118,7 +118,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// What the planner owns is not lost with what holds it.
+// Fields of the planner do not count as lost, even with the object that holds them.
 func TestLostWithoutMeta(t *testing.T) {
 	t.Parallel()
 	lost, err := planner.Lost([]byte(`{"TaskGroups": [{"Meta": {"gpu_mem_planned": "soft"}}]}`), []byte(`{"TaskGroups": [{"Meta": null}]}`))
@@ -126,8 +126,8 @@ func TestLostWithoutMeta(t *testing.T) {
 	must.SliceEmpty(t, lost)
 }
 
-// Nomad adds constraints of its own to a job that it takes, such as that Consul must be
-// there for a service. The list of nodes is found before them and stays where it is.
+// Nomad adds constraints to a job when it registers it, for example that Consul must be
+// available for a service. The list of nodes is found before them and keeps its position.
 func TestListOfNodesBeforeImpliedConstraints(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: nomadtest.Nodes(4, a10())}
@@ -151,8 +151,8 @@ func TestListOfNodesBeforeImpliedConstraints(t *testing.T) {
 	must.Eq(t, implied, now[1])
 }
 
-// Counts of the registered job are planned with, also none, and groups that are new
-// have their own.
+// The counts of the registered job are planned, also 0, and new groups
+// keep their own.
 func TestPreserveCounts(t *testing.T) {
 	t.Parallel()
 	options := shortlist()

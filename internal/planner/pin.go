@@ -11,24 +11,24 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// Pin is how firmly a group is bound to the places that were planned for it.
+// Pin is how strictly a group is bound to its planned places.
 type Pin string
 
 const (
-	// Soft writes affinities only. Nomad looks at about a hundred nodes, so in
-	// a larger cluster it often does not see the planned one.
+	// Soft writes affinities only. Nomad scores about a hundred nodes, so in a larger
+	// cluster it often misses the planned one.
 	Soft Pin = "soft"
 
 	// Shortlist confines the group to the best nodes and prefers the planned
-	// ones. Nomad sees all of a list, and takes the next if a node is lost.
+	// ones. Nomad scores all nodes of the list, and takes another one if a node is lost.
 	Shortlist Pin = "shortlist"
 
-	// Hard confines the group to the planned nodes and GPUs. It waits if one of
-	// them is lost, until it is planned again.
+	// Hard confines the group to the planned nodes and GPUs. If one of them is lost, the
+	// group waits until it is planned again.
 	Hard Pin = "hard"
 )
 
-// Pins are all there are, the default first.
+// Pins lists all pins, the default first.
 var Pins = []Pin{Shortlist, Soft, Hard}
 
 // ParsePin returns the pin of that name.
@@ -36,23 +36,23 @@ func ParsePin(name string) (Pin, error) {
 	if slices.Contains(Pins, Pin(name)) {
 		return Pin(name), nil
 	}
-	return "", fmt.Errorf("there is no pin %q: choose one of %s, %s, %s", name, Shortlist, Soft, Hard)
+	return "", fmt.Errorf("invalid pin %q, want %s, %s or %s", name, Shortlist, Soft, Hard)
 }
 
 const (
-	templateNote = "is started later: Nomad finds a place then, and nothing is reserved"
-	everyNote    = "runs on every node: bound to no node, prefers the planned GPUs"
-	limitNote    = "shortlist of %d nodes only: Nomad looks at no more (NodeLimitForFeasibilityChecks in its scheduler configuration)"
-	keptNote     = "keeps its preferences, since others would restart it: Nomad may choose another of its %d nodes for a new instance"
-	waitNote     = "has instances that fit nowhere: bound to no node, so that Nomad starts them where room comes up"
+	templateNote = "is started later: Nomad places it then, and nothing is reserved"
+	everyNote    = "runs on every node: not bound to nodes, prefers the planned GPUs"
+	limitNote    = "shortlist of %d nodes only: Nomad scores no more (NodeLimitForFeasibilityChecks in its scheduler configuration)"
+	keptNote     = "keeps its preferences, since a change would restart it: Nomad may choose another of its %d nodes for a new instance"
+	waitNote     = "has instances that fit nowhere: not bound to nodes, so that Nomad starts them wherever units become free"
 )
 
-// pinWeight is as much as Nomad allows. A job's own affinities and spreads count
-// beside it, so they can still draw a task to another node of the list.
+// pinWeight is the largest weight that Nomad allows. A job's own affinities and spreads
+// count too, so they can still move a task to another node of the list.
 const pinWeight = 100
 
 // pin writes the plan of a group into the job.
-func (p *planning) pin(w *wanted, group *Group) error {
+func (p *planning) pin(w *groupPlan, group *Group) error {
 	if w.kept {
 		return p.repin(w, group)
 	}
@@ -73,15 +73,15 @@ func (p *planning) pin(w *wanted, group *Group) error {
 	return nil
 }
 
-// others returns the places that a shortlist has beside those that were planned.
-func (p *planning) others(w *wanted, pin Pin) ([]placement.Decision, error) {
+// others returns the places of a shortlist besides the planned ones.
+func (p *planning) others(w *groupPlan, pin Pin) ([]placement.Decision, error) {
 	if pin != Shortlist {
 		return nil, nil
 	}
 	return p.placer.Shortlist(p.request(w), p.options.Shortlist)
 }
 
-// pinTo notes the pin and the nodes that it confines the group to: those of its places, and
+// pinTo sets the pin and the nodes that it confines the group to: those of its places, and
 // others up to the length of a shortlist.
 func (g *Group) pinTo(pin Pin, others []placement.Decision, length int) {
 	g.Pin = pin
@@ -94,7 +94,7 @@ func (g *Group) pinTo(pin Pin, others []placement.Decision, length int) {
 }
 
 // bind writes the pin of a group, and the limits of its asks, into the job.
-func (p *planning) bind(w *wanted, group *Group) {
+func (p *planning) bind(w *groupPlan, group *Group) {
 	for i, a := range w.asks {
 		a.device.Constraints = append(a.device.Constraints, w.limits[i].constraints()...)
 	}
@@ -115,11 +115,11 @@ func (p *planning) bind(w *wanted, group *Group) {
 	}
 }
 
-// askedPin returns the pin that the group should have as soon as it can.
-func (p *planning) askedPin(w *wanted) Pin {
+// askedPin returns the requested pin, which the group gets as soon as it fits.
+func (p *planning) askedPin(w *groupPlan) Pin {
 	switch {
 	case slices.ContainsFunc(w.limits, func(l limit) bool { return l.gpus != nil }):
-		return Hard // its asks are bound to GPUs, so other nodes are of no use
+		return Hard // its asks are limited to GPUs, so other nodes do not help
 	case p.options.Replan && slices.Contains(Pins, w.was):
 		return w.was
 	default:
@@ -127,13 +127,13 @@ func (p *planning) askedPin(w *wanted) Pin {
 	}
 }
 
-// choosePin returns the pin that the group can have now, "" for none, and notes
-// why it is not the one that was asked for.
+// choosePin returns the pin that the group can have now, "" for none, and notes why it
+// differs from the requested one.
 func (p *planning) choosePin(group *Group, asked Pin) Pin {
 	switch {
 	case isTemplate(p.job):
 		group.Note = templateNote
-		for _, short := range group.Short { // which is not said of the time when it starts
+		for _, short := range group.Short { // it may fit when it starts
 			group.Note += "; now it would fit nowhere: " + strings.Join(short.Why, "; ")
 		}
 		group.Short = nil
@@ -155,14 +155,14 @@ func (p *planning) choosePin(group *Group, asked Pin) Pin {
 	}
 }
 
-// repin changes only the list of nodes of a group that runs: whatever else
-// changed would restart it.
-func (p *planning) repin(w *wanted, group *Group) error {
+// repin changes only the list of nodes of a running group: any other change would
+// restart it.
+func (p *planning) repin(w *groupPlan, group *Group) error {
 	old := listOf(w.spec)
 	group.Pin = w.runningPin(old)
 	switch {
 	case group.Pin == "":
-		return nil // nobody has planned it
+		return nil // it was never planned
 	case isEverywhere(p.job):
 		group.Note = everyNote
 		return nil
@@ -204,9 +204,9 @@ func (p *planning) repin(w *wanted, group *Group) error {
 	return nil
 }
 
-// runningPin returns the pin that a group which runs bears: the one that was asked
-// for, unless it was planned while some of it fitted nowhere.
-func (w *wanted) runningPin(list []string) Pin {
+// runningPin returns the pin of a running group: the requested one, or Soft if it was
+// planned while some instances fitted nowhere.
+func (w *groupPlan) runningPin(list []string) Pin {
 	pin := Pin(w.spec.Meta[MetaPlanned])
 	if pin != "" && list == nil {
 		return Soft

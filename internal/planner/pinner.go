@@ -12,12 +12,12 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// Pinner pins jobs to places that its caller has chosen. It writes what Make writes, so a
+// Pinner pins jobs to places that the caller chose. It writes the same pins as PlanJob, so a
 // measurement of Nomad's scheduler with a Pinner measures the planner's pins.
 type Pinner struct {
 	cluster Cluster
 	options Options
-	placer  *placement.Placer // knows the nodes' GPUs; not asked for places
+	placer  *placement.Placer // holds the nodes' GPUs; chooses no places
 }
 
 // NewPinner returns a Pinner for a cluster of these nodes.
@@ -28,9 +28,9 @@ func NewPinner(nodes []*structs.Node, options Options) *Pinner {
 	return &Pinner{cluster: cluster, options: options, placer: placer}
 }
 
-// Pin returns the job with Nomad's defaults, pinned to the first of the places. The others
-// fill a shortlist. The job has one group, of one instance, and one slice of a place for
-// each device block that asks for GPU memory.
+// Pin returns the job with Nomad's defaults, pinned to the first place; the others fill a
+// shortlist. The job must have one group of one instance, and each place one slice per
+// device block that asks for GPU memory.
 func (p *Pinner) Pin(job *api.Job, places []placement.Decision) (*api.Job, error) {
 	pinned, err := canonical(job)
 	if err != nil {
@@ -40,12 +40,12 @@ func (p *Pinner) Pin(job *api.Job, places []placement.Decision) (*api.Job, error
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJob, err)
 	}
-	if len(plan.wanted) != 1 || len(places) == 0 || len(places[0].Slices) != len(plan.wanted[0].asks) {
+	if len(plan.groups) != 1 || len(places) == 0 || len(places[0].Slices) != len(plan.groups[0].asks) {
 		return nil, fmt.Errorf("%w: %d groups ask for GPU memory and there are %d places, want one group and a slice for each of its asks",
-			ErrJob, len(plan.wanted), len(places))
+			ErrJob, len(plan.groups), len(places))
 	}
 	plan.placer = p.placer
-	w, best := plan.wanted[0], places[0]
+	w, best := plan.groups[0], places[0]
 	plan.settle(w, best)
 	place := Place{Node: best.Node}
 	for _, s := range best.Slices {

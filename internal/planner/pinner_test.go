@@ -15,8 +15,8 @@ import (
 	"nomad-gpu-mem/internal/planner/nomadtest"
 )
 
-// A Pinner writes what Make writes, to the letter, for the places that Make has chosen.
-func TestPinnerWritesWhatMakeWrites(t *testing.T) {
+// A Pinner writes exactly what PlanJob writes, for the places that PlanJob chose.
+func TestPinnerWritesWhatPlanJobWrites(t *testing.T) {
 	t.Parallel()
 	nodes := append(nomadtest.Nodes(3, a10(), a10(), a10()), nomadtest.Node(3, h100(), h100()))
 	jobs := map[string]*api.Job{
@@ -44,7 +44,7 @@ func TestPinnerWritesWhatMakeWrites(t *testing.T) {
 	}
 }
 
-// A job that a Pinner cannot pin is refused.
+// A Pinner returns an error for a job that it cannot pin.
 func TestPinnerRefuses(t *testing.T) {
 	t.Parallel()
 	nodes := []*structs.Node{nomadtest.Node(0, a10())}

@@ -13,7 +13,7 @@ import (
 )
 
 // plan finds places for the instances of a group and pins it to them.
-func (p *planning) plan(w *wanted) (Group, error) {
+func (p *planning) plan(w *groupPlan) (Group, error) {
 	group := Group{Name: *w.spec.Name, Count: *w.spec.Count, Kept: w.kept, Places: []Place{}}
 	if isEverywhere(p.job) {
 		return group, p.everywhere(w, &group)
@@ -44,8 +44,8 @@ func (p *planning) plan(w *wanted) (Group, error) {
 }
 
 // place takes the best place for one more instance.
-func (p *planning) place(w *wanted, first bool) (Place, error) {
-	choose := func(w *wanted) (placement.Decision, error) { return p.placer.Choose(p.request(w)) }
+func (p *planning) place(w *groupPlan, first bool) (Place, error) {
+	choose := func(w *groupPlan) (placement.Decision, error) { return p.placer.Choose(p.request(w)) }
 	if first && !w.kept && (*w.spec.Count > 1 || isTemplate(p.job)) {
 		choose = p.chooseForMany
 	}
@@ -63,17 +63,17 @@ func (p *planning) place(w *wanted, first bool) (Place, error) {
 	return p.take(w, d, len(all))
 }
 
-// take notes a decision in the picture and says what it is.
-func (p *planning) take(w *wanted, d placement.Decision, of int) (Place, error) {
+// take applies a decision to the picture and describes it as a Place.
+func (p *planning) take(w *groupPlan, d placement.Decision, of int) (Place, error) {
 	if err := p.placer.Place(d); err != nil {
 		return Place{}, err
 	}
 	p.used = append(p.used, use{node: d.Node, group: *w.spec.Name})
 	node, _ := p.placer.Node(d.Node)
 	place := Place{Node: d.Node, NodeName: node.Name}
-	place.Why = fmt.Sprintf("%s of %d nodes that have room, by %s", rank(of), of, p.options.Policy.Name)
+	place.Why = fmt.Sprintf("%s of %d nodes with enough free units, by %s", rank(of), of, p.options.Policy.Name)
 	if of == 1 {
-		place.Why = "the only node that has room"
+		place.Why = "the only node with enough free units"
 	}
 	for i, s := range d.Slices {
 		gpu := p.gpu(d.Node, s.GPU)
@@ -92,11 +92,11 @@ func rank(of int) string {
 	return "best"
 }
 
-// request is what one instance wants of placement.
-func (p *planning) request(w *wanted) placement.Request {
+// request returns the placement request of one instance.
+func (p *planning) request(w *groupPlan) placement.Request {
 	r := placement.Request{Fits: func(n *placement.Node) string {
 		if p.shares(n.ID, w.spec) {
-			return "has an instance already, and the job wants distinct hosts"
+			return "has an instance already, and the job requires distinct hosts"
 		}
 		return w.judge.node(n.Data.(*structs.Node))
 	}}
@@ -123,10 +123,10 @@ func (p *planning) request(w *wanted) placement.Request {
 	return r
 }
 
-// count is what the device block of an ask says.
-func (w *wanted) count(i int) int { return int(min(*w.asks[i].device.Count, maxUnits)) }
+// count returns the count of an ask's device block.
+func (w *groupPlan) count(i int) int { return int(min(*w.asks[i].device.Count, maxUnits)) }
 
-func (w *wanted) setCount(i, units int) {
+func (w *groupPlan) setCount(i, units int) {
 	count := uint64(units)
 	w.asks[i].device.Count = &count
 }

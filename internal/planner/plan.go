@@ -13,58 +13,58 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// ErrJob is returned for a job that no cluster can take as it is written.
+// ErrJob is returned when a job is invalid for any cluster.
 var ErrJob = errors.New("job cannot be planned")
 
-// Options say how to plan.
+// Options are the settings of a plan.
 type Options struct {
 	Policy    placement.Policy
 	Pin       Pin
 	Shortlist int // nodes on the list of Shortlist; DefaultShortlist if 0
 
-	// Replan says that the job is the registered one, as it is: groups have the
-	// pin that they bear, and those that run get a fresh list of nodes.
+	// Replan means that the job is the registered one, unchanged: groups keep the kind of
+	// their pin, and running groups get a new list of nodes.
 	Replan bool
 
-	// PreserveCounts plans with the counts that the registered job has, as Nomad
-	// keeps them when it is asked to: an autoscaler may have changed them.
+	// PreserveCounts plans with the counts of the registered job, as Nomad's option of that
+	// name keeps them: an autoscaler may have changed them.
 	PreserveCounts bool
 }
 
-// DefaultShortlist is how many nodes a shortlist has: enough to survive the loss
-// of several, few enough for Nomad to look at all of them.
+// DefaultShortlist is the default length of a shortlist: enough nodes to survive the loss of
+// several, few enough for Nomad to score all of them.
 const DefaultShortlist = 32
 
-// Plan says where the tasks of a job should go.
+// Plan is where the tasks of a job should be placed.
 type Plan struct {
-	Job    *api.Job `json:"-"` // with the pins and Nomad's defaults; Document.Patch has what to submit
+	Job    *api.Job `json:"-"` // with the pins and Nomad's defaults; Document.Patch returns what to submit
 	ID     string   `json:"job"`
 	Space  string   `json:"namespace"`
-	Index  uint64   `json:"index"` // JobModifyIndex of the registered job; 0 if it is not registered, or asks for nothing
+	Index  uint64   `json:"index"` // JobModifyIndex of the registered job; 0 if it is not registered, or asks for no GPU memory
 	Policy string   `json:"policy"`
-	Queue  string   `json:"queue,omitempty"` // kind of the batch queue that the job goes through, "" if none
+	Queue  string   `json:"queue,omitempty"` // kind of the batch queue that the job passes through, "" if none
 	Groups []Group  `json:"groups"`          // those that ask for GPU memory
 
-	Reservations []Reservation `json:"-"` // to be made before the job is submitted
+	Reservations []Reservation `json:"-"` // to be written before the job is submitted
 }
 
 // Group is what was decided for one task group.
 type Group struct {
 	Name   string     `json:"group"`
 	Count  int        `json:"count"`
-	Pin    Pin        `json:"pin,omitempty"`   // "" if it is not confined to anything
-	Kept   bool       `json:"kept"`            // it runs unchanged, with the pins it has
-	Note   string     `json:"note,omitempty"`  // what a person should know
+	Pin    Pin        `json:"pin,omitempty"`   // "" if the group has none
+	Kept   bool       `json:"kept"`            // it keeps running with its current pins
+	Note   string     `json:"note,omitempty"`  // for the operator
 	Nodes  []string   `json:"nodes,omitempty"` // IDs of the nodes it is confined to, best first
 	Places []Place    `json:"places"`          // of the instances to be started
 	Short  []Shortage `json:"short,omitempty"` // of those that fit nowhere
 
-	// Replaces is how many of the places are of instances that run now. Nomad
-	// replaces them as the job's update block says, commonly one at a time.
+	// Replaces is how many of the places are for instances that run now. Nomad replaces
+	// these following the job's update block, commonly one at a time.
 	Replaces int `json:"replaces,omitempty"`
 }
 
-// Place is where one instance of a group should go.
+// Place is where one instance of a group should run.
 type Place struct {
 	Node     string  `json:"node"` // Nomad's ID
 	NodeName string  `json:"node_name"`
@@ -85,7 +85,7 @@ type Slice struct {
 	Of      int    `json:"units_of"`   // all units of the GPU
 }
 
-// Missing is how many instances fit nowhere.
+// Missing returns how many instances fit nowhere.
 func (p *Plan) Missing() int {
 	missing := 0
 	for _, g := range p.Groups {
@@ -96,11 +96,11 @@ func (p *Plan) Missing() int {
 	return missing
 }
 
-// Make plans a job. It does not change it. The error matches ErrJob if the job,
-// or a profile that it names, has to be changed first.
-func Make(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
+// PlanJob plans a job and does not change it. The error matches ErrJob if the job, or a
+// profile that it names, is invalid.
+func PlanJob(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
 	if !HasAsks(job) {
-		return &Plan{Job: job, ID: text(job.ID), Space: namespace(job), Policy: options.Policy.Name, Groups: []Group{}}, nil
+		return &Plan{Job: job, ID: deref(job.ID), Space: namespace(job), Policy: options.Policy.Name, Groups: []Group{}}, nil
 	}
 	planned, err := canonical(job)
 	if err != nil {
@@ -119,7 +119,7 @@ func Make(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
 	if old := cluster.Registered; old != nil && old.JobModifyIndex != nil {
 		plan.Index = *old.JobModifyIndex
 	}
-	for _, w := range p.wanted {
+	for _, w := range p.groups {
 		group, err := p.plan(w)
 		if err != nil {
 			return nil, fmt.Errorf("%w: group %q: %w", ErrJob, *w.spec.Name, err)
@@ -130,24 +130,25 @@ func Make(job *api.Job, cluster Cluster, options Options) (*Plan, error) {
 	return plan, nil
 }
 
-// preserveCounts does as Nomad does: also a stopped job keeps its counts.
+// preserveCounts copies the registered counts. As in Nomad, a stopped job keeps its counts
+// too.
 func preserveCounts(job, registered *api.Job) {
 	if registered == nil {
 		return
 	}
 	counts := map[string]*int{}
 	for _, group := range registered.TaskGroups {
-		counts[text(group.Name)] = group.Count
+		counts[deref(group.Name)] = group.Count
 	}
 	for _, group := range job.TaskGroups {
-		if count := counts[text(group.Name)]; count != nil {
+		if count := counts[deref(group.Name)]; count != nil {
 			kept := *count
 			group.Count = &kept
 		}
 	}
 }
 
-// canonical copies a job, with Nomad's defaults.
+// canonical returns a copy of a job with Nomad's defaults.
 func canonical(job *api.Job) (*api.Job, error) {
 	copied, err := clone(job)
 	if err != nil {
@@ -157,28 +158,28 @@ func canonical(job *api.Job) (*api.Job, error) {
 	return copied, nil
 }
 
-// clone copies a job, as a submission would.
+// clone copies a job by its JSON, as a submission does.
 func clone(job *api.Job) (*api.Job, error) {
 	data, err := json.Marshal(job)
 	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", text(job.ID), err)
+		return nil, fmt.Errorf("job %s: %w", deref(job.ID), err)
 	}
 	var copied api.Job
 	if err := json.Unmarshal(data, &copied); err != nil {
-		return nil, fmt.Errorf("job %s: %w", text(job.ID), err)
+		return nil, fmt.Errorf("job %s: %w", deref(job.ID), err)
 	}
 	return &copied, nil
 }
 
-// namespace is the one that Nomad puts the job into.
+// namespace returns the namespace that Nomad registers the job in.
 func namespace(job *api.Job) string {
-	if space := text(job.Namespace); space != "" {
+	if space := deref(job.Namespace); space != "" {
 		return space
 	}
 	return api.DefaultNamespace
 }
 
-func text(s *string) string {
+func deref(s *string) string {
 	if s == nil {
 		return ""
 	}

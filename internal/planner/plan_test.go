@@ -24,7 +24,7 @@ func device(p *planner.Plan, number int) *api.RequestedDevice {
 	return group(p).Tasks[0].Resources.Devices[number]
 }
 
-// A job without an ask for GPU memory is not touched.
+// A job without an ask for GPU memory stays unchanged.
 func TestPassThrough(t *testing.T) {
 	t.Parallel()
 	for _, job := range []*api.Job{
@@ -71,7 +71,7 @@ func TestPinsAsWritten(t *testing.T) {
 	must.EqJSON(t, string(before), string(after)) // the input is not changed
 }
 
-// A job that already bears pins, as `nomad job inspect` prints it, is planned as
+// A job that already has pins, as `nomad job inspect` prints it, is planned as
 // if it had none.
 func TestPlanningThePlanned(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestConstraints(t *testing.T) {
 		{"by UUID", newJob("j", 2, asking(&api.RequestedDevice{Name: allocator.Device + "/" + nomadtest.UUID(1, 1), Count: ptr(uint64(2))})), nomadtest.UUID(1, 1), ""},
 		{"bare name", newJob("j", 2, constrained("${meta.rack}", "=", "r1"), asking(&api.RequestedDevice{Name: "gpu-mem"})), nomadtest.UUID(1, 0), ""},
 		{"size", newJob("j", 23), nomadtest.UUID(1, 1), ""},
-		{"nowhere", newJob("j", 80), "", "80 units are wanted"},
+		{"nowhere", newJob("j", 80), "", "needs 80 units"},
 		{"no such model", newJob("j", 1, asking(of("NVIDIA T4"))), "", "no GPU that task"},
 		{"no such rack", newJob("j", 1, constrained("${meta.rack}", "=", "r7")), "", "${meta.rack} = r7"},
 		{"datacenter", newJob("j", 1, func(job *api.Job) { job.Datacenters = []string{"dc2"} }), "", "datacenter dc1"},
@@ -129,7 +129,7 @@ func TestConstraints(t *testing.T) {
 			}
 			must.Eq(t, 1, p.Missing())
 			must.StrContains(t, text(t, p.Groups[0].Short), tc.says)
-			must.SliceEmpty(t, group(p).Constraints) // free to start wherever room comes up
+			must.SliceEmpty(t, group(p).Constraints) // free to start wherever units become free
 		})
 	}
 }
@@ -151,7 +151,7 @@ func TestSomeFit(t *testing.T) {
 	must.Eq(t, 3, p.Missing())
 	must.Eq(t, planner.Soft, p.Groups[0].Pin)
 	must.StrContains(t, p.Groups[0].Short[0].Why[0], "2 units short")
-	must.StrContains(t, p.Groups[0].Short[0].Why[0], "10 of 22 units free where 12 are wanted")
+	must.StrContains(t, p.Groups[0].Short[0].Why[0], "has 10 of 22 free: 2 units short")
 }
 
 func TestDistinctHosts(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAsksApart(t *testing.T) {
 	must.MapLen(t, 1, gpus(p))
 	must.SliceEmpty(t, device(p, 0).Constraints)
 
-	// Asks that no GPU satisfies both need no help.
+	// Asks that no GPU satisfies both need no ranges.
 	cluster.Nodes = []*structs.Node{nomadtest.Node(0, a10(), h100())}
 	p = plan(t, newJob("j", 1, asking(of("NVIDIA A10"), of("NVIDIA H100"))), cluster, shortlist())
 	must.Len(t, 1, device(p, 0).Constraints)
@@ -198,7 +198,7 @@ func TestAsksApart(t *testing.T) {
 	must.Eq(t, 1, p.Missing())
 }
 
-// MIG instances of one GPU share its index: asks are told apart by UUID.
+// MIG instances of one GPU share its index: asks are separated by UUID.
 func TestAsksApartOnMIG(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.Node(0, a10(), a10())
@@ -242,25 +242,25 @@ func TestJobErrors(t *testing.T) {
 		Profiles: map[string]allocator.Profile{"p": {BaseMiB: 100, MiBPer: map[string]float64{"batch": 1}}},
 	}
 	for says, job := range map[string]*api.Job{
-		`no profile "q"`:              newJob("j", 1, meta(planner.MetaProfile, "q")),
+		`profile "q" not found`:       newJob("j", 1, meta(planner.MetaProfile, "q")),
 		"batch is missing":            newJob("j", 1, meta(planner.MetaProfile, "p")),
 		`"p" (attributes are meta`:    newJob("j", 1, meta(planner.MetaProfile, "p"), meta("gpu_mem_batch", "8x")),
 		"no GPU has":                  newJob("j", 1, meta(planner.MetaProfile, "p"), meta("gpu_mem_batch", "1e30")),
-		`only "whole" is possible`:    newJob("j", 1, meta(planner.MetaAmount, "half")),
-		"take one":                    newJob("j", 1, meta(planner.MetaAmount, "whole"), meta(planner.MetaProfile, "p")),
+		`invalid value "half"`:        newJob("j", 1, meta(planner.MetaAmount, "half")),
+		"keep one":                    newJob("j", 1, meta(planner.MetaAmount, "whole"), meta(planner.MetaProfile, "p")),
 		"count = 0":                   newJob("j", 0),
-		"a count of -4":               newJob("j", 1, count(-4)),
+		"invalid count -4":            newJob("j", 1, count(-4)),
 		"no node has a GPU":           newJob("j", 1, meta(planner.MetaAmount, "whole"), asking(of("NVIDIA T4"))),
 		`group "group", task "main":`: newJob("j", 0),
 	} {
-		_, err := planner.Make(job, cluster, shortlist())
+		_, err := planner.PlanJob(job, cluster, shortlist())
 		must.ErrorIs(t, err, planner.ErrJob)
 		must.ErrorContains(t, err, says)
 	}
 }
 
-// Templates are started later: they get counts and stay apart, and are pinned to
-// nothing.
+// Templates are started later: they get counts, their asks use different GPUs, and they get
+// no pin.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	for name, change := range templates() {
@@ -277,7 +277,7 @@ func TestTemplates(t *testing.T) {
 
 			p = plan(t, newJob("j", 30, kind("batch"), change), planner.Cluster{Nodes: nomadtest.Nodes(1, a10())}, shortlist())
 			must.Eq(t, 0, p.Missing())
-			must.StrContains(t, p.Groups[0].Note, "30 units are wanted")
+			must.StrContains(t, p.Groups[0].Note, "needs 30 units")
 		})
 	}
 }
@@ -292,7 +292,7 @@ func snapshot(t *testing.T, table *allocator.Table) *allocator.Snapshot {
 	return s
 }
 
-// What others hold or have reserved is taken; what the job itself has reserved is
+// Units that others hold or have reserved are taken; the job's own reservations are
 // free for it; a cordoned GPU is out.
 func TestTheTableCounts(t *testing.T) {
 	t.Parallel()
@@ -301,20 +301,20 @@ func TestTheTableCounts(t *testing.T) {
 	for i, job := range []string{"other", "mine"} {
 		gpu := allocator.GPUID(nomadtest.UUID(0, i))
 		owner := allocator.Owner{Namespace: "default", Job: job, Group: "group", Task: "main", Alloc: "plan-" + job}
-		must.NoError(t, held.Reserve(t.Context(), owner, time.Minute, []allocator.Room{{GPU: gpu, UnitMiB: 1024, Of: 22, Count: 20}}))
+		must.NoError(t, held.Reserve(t.Context(), owner, time.Minute, []allocator.UnitRequest{{GPU: gpu, UnitMiB: 1024, TotalUnits: 22, Count: 20}}))
 	}
 	cluster.Table = snapshot(t, held)
 	p := plan(t, newJob("mine", 5), cluster, shortlist())
 	must.Eq(t, nomadtest.UUID(0, 1), p.Groups[0].Places[0].Slices[0].GPU)
-	must.Len(t, 1, planner.Stale(cluster.Table, "default", "mine"))
+	must.Len(t, 1, planner.StaleReservations(cluster.Table, "default", "mine"))
 
 	must.NoError(t, held.Cordon(t.Context(), allocator.GPUID(nomadtest.UUID(0, 1)), "fan"))
 	cluster.Table = snapshot(t, held)
 	must.Eq(t, 1, plan(t, newJob("mine", 5), cluster, shortlist()).Missing())
 }
 
-// What Nomad has booked counts before the driver has claimed it, and units that
-// are not well cannot be had.
+// What Nomad has booked counts before the driver has claimed it, and unhealthy
+// units are unavailable.
 func TestBookingsAndHealthCount(t *testing.T) {
 	t.Parallel()
 	sick := a10()
@@ -336,8 +336,8 @@ func TestReservations(t *testing.T) {
 	p := plan(t, newJob("j", 1, asking(ask(3), ask(4)), count(2)), cluster, shortlist())
 	must.Len(t, 2, p.Reservations)
 	for _, r := range p.Reservations {
-		must.Len(t, 2, r.Rooms)
-		must.NoError(t, held.Reserve(t.Context(), r.Owner, planner.ReservationTime, r.Rooms))
+		must.Len(t, 2, r.Requests)
+		must.NoError(t, held.Reserve(t.Context(), r.Owner, planner.ReservationTime, r.Requests))
 	}
 	total := 0
 	for _, gpu := range snapshot(t, held).GPUs {
@@ -353,7 +353,7 @@ func TestReservations(t *testing.T) {
 	must.NotEq(t, p.Reservations[0].Owner.Alloc, p.Reservations[1].Owner.Alloc)
 }
 
-// A group that was submitted without the planner and runs is left as it is.
+// A running group that was submitted without the planner is left unchanged.
 func TestUnplannedGroupThatRuns(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: nomadtest.Nodes(3, a10())}
@@ -367,8 +367,8 @@ func TestUnplannedGroupThatRuns(t *testing.T) {
 	must.MapEmpty(t, group(p).Meta)
 }
 
-// A group's own list of nodes stays its own, whatever is planned: replan must not
-// take it for the planner's.
+// A group's own list of nodes is never the planner's: replan must not
+// change it.
 func TestOwnListOfNodes(t *testing.T) {
 	t.Parallel()
 	own := nomadtest.NodeID(1) + "," + nomadtest.NodeID(2)
@@ -393,7 +393,7 @@ func TestOwnListOfNodes(t *testing.T) {
 	}
 }
 
-// A task that is replaced may have the units of the one before.
+// A task may get the units of the task that it replaces.
 func TestChangedGroupMayUseItsOwnUnits(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, a10())}
@@ -421,7 +421,7 @@ func TestParsePin(t *testing.T) {
 		must.Eq(t, pin, got)
 	}
 	_, err := planner.ParsePin("firm")
-	must.ErrorContains(t, err, "shortlist, soft, hard")
+	must.ErrorContains(t, err, "want shortlist, soft or hard")
 }
 
 // A job without a node pool goes to the nodes of the default one only.
@@ -465,7 +465,7 @@ func TestDistinctHostsOfAGroup(t *testing.T) {
 }
 
 // The table knows within a second what Nomad learns from its client up to ten seconds
-// later: a GPU that is lost, whose units are withheld, or whose node does not find it.
+// later: a GPU that is lost, has withheld units, or is missing on its node.
 func TestTheTableKnowsOfALossBeforeNomad(t *testing.T) {
 	t.Parallel()
 	first := allocator.GPUID(nomadtest.UUID(0, 0))
@@ -477,7 +477,7 @@ func TestTheTableKnowsOfALossBeforeNomad(t *testing.T) {
 		health    string
 		unhealthy allocator.UnitSet
 		node      []allocator.GPUID // that it lists
-		units     int               // that the job wants
+		units     int               // that the job asks for
 		missing   int
 	}{
 		"well":           {node: []allocator.GPUID{first}, units: 20},
@@ -497,7 +497,7 @@ func TestTheTableKnowsOfALossBeforeNomad(t *testing.T) {
 			p := plan(t, newJob("job", test.units), cluster, shortlist())
 			must.Eq(t, test.missing, p.Missing())
 			for _, r := range p.Reservations {
-				must.NoError(t, state.Reserve(t.Context(), r.Owner, planner.ReservationTime, r.Rooms))
+				must.NoError(t, state.Reserve(t.Context(), r.Owner, planner.ReservationTime, r.Requests))
 			}
 			for _, claim := range snapshot(t, state).GPUs[0].Claims() {
 				must.SliceEmpty(t, claim.Units.Intersect(test.unhealthy))

@@ -14,23 +14,23 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// planning is the work on one job.
+// planning is the state of planning one job.
 type planning struct {
 	cluster Cluster
 	options Options
 	job     *api.Job
-	wanted  []*wanted
+	groups  []*groupPlan
 	placer  *placement.Placer
 	used    []use     // by instances
 	empty   *planning // see emptied
-	limited bool      // the shortlist is as short as what Nomad looks at
+	limited bool      // whether Nomad's node limit shortens the shortlist
 }
 
 // use is a node that has an instance of a group, or will get one.
 type use struct{ node, group string }
 
-// shares reports whether an instance of a group would share a node with another
-// that wants a node for itself.
+// shares reports whether an instance of a group would share a node with another instance
+// against distinct_hosts.
 func (p *planning) shares(node string, group *api.TaskGroup) bool {
 	ofJob, ofGroup := distinctHosts(p.job.Constraints), distinctHosts(group.Constraints)
 	return (ofJob || ofGroup) && slices.ContainsFunc(p.used, func(u use) bool {
@@ -38,20 +38,20 @@ func (p *planning) shares(node string, group *api.TaskGroup) bool {
 	})
 }
 
-// wanted is one group that asks for GPU memory.
-type wanted struct {
+// groupPlan is the plan of one group that asks for GPU memory.
+type groupPlan struct {
 	spec   *api.TaskGroup
 	asks   []ask
 	limits []limit // of the asks, in their order
 	judge  *judge
-	live   []*structs.AllocListStub // instances that run and go on, or have done their work
-	away   []*structs.AllocListStub // instances on disconnected nodes, in whose place others run
-	kept   bool                     // with what they have
-	was    Pin                      // that the job came with, if any
+	live   []*structs.AllocListStub // instances that run and continue, or have completed
+	away   []*structs.AllocListStub // instances on disconnected nodes, already replaced
+	kept   bool                     // whether running instances keep their pins
+	was    Pin                      // the pin of the submitted job, if any
 
-	own       []*api.Constraint // those of the group that are not the planner's
-	listAt    int               // at which of them the planner's list of nodes was, -1 if it had none
-	ownOnAsks []int             // how many constraints of each ask are the job's own
+	own       []*api.Constraint // the group's constraints that the planner does not own
+	listAt    int               // position of the planner's list of nodes among them, -1 if none
+	ownOnAsks []int             // how many constraints of each ask the planner does not own
 }
 
 func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
@@ -60,7 +60,7 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 		return nil, err
 	}
 	freed := map[string]bool{}
-	for _, w := range p.wanted {
+	for _, w := range p.groups {
 		for _, alloc := range w.live {
 			freed[alloc.ID] = w.replaces()
 			if w.kept && lives(alloc) {
@@ -73,14 +73,14 @@ func newPlanning(job *api.Job, cluster Cluster, options Options) (*planning, err
 	return p, nil
 }
 
-// readPlanning reads what the groups of a job want. It does not look at the nodes.
+// readPlanning reads what the groups of a job ask for, without regard to the nodes.
 func readPlanning(job *api.Job, cluster Cluster, options Options) (*planning, error) {
 	if options.Shortlist == 0 {
 		options.Shortlist = DefaultShortlist
 	}
 	p := &planning{cluster: cluster, options: options, job: job}
 	if limit := cluster.NodeLimit; limit > 0 && limit < options.Shortlist {
-		p.options.Shortlist, p.limited = limit, true // of a longer list Nomad might not see the planned node
+		p.options.Shortlist, p.limited = limit, true // of a longer list Nomad might not score the planned node
 	}
 	for _, group := range job.TaskGroups {
 		w, err := p.read(group)
@@ -88,7 +88,7 @@ func readPlanning(job *api.Job, cluster Cluster, options Options) (*planning, er
 			return nil, err
 		}
 		if w != nil {
-			p.wanted = append(p.wanted, w)
+			p.groups = append(p.groups, w)
 		}
 	}
 	return p, nil
@@ -107,8 +107,8 @@ func newPlacer(job *api.Job, cluster Cluster, options Options, freed map[string]
 	return placer
 }
 
-// emptied is the planning of the same job on nodes on which nothing runs, of
-// which all are ready and all units are well: what does not fit there fits never.
+// emptied returns the planning of the same job on empty nodes, all ready and with all units
+// healthy: a group that does not fit there never fits.
 func (p *planning) emptied() *planning {
 	if p.empty != nil {
 		return p.empty
@@ -128,19 +128,19 @@ func (p *planning) emptied() *planning {
 	return p.empty
 }
 
-// tightest takes the GPUs that are just large enough.
+// tightest chooses the GPUs that are just large enough.
 var tightest = placement.Policy{Weights: placement.Weights{placement.Remainder: -1}, Ties: placement.TiesByOrder}
 
-// seed makes equal jobs go to equal places: what plan says is what run does.
+// seed makes plans deterministic: `run` places a job where `plan` said.
 func seed(job *api.Job) uint64 {
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(*job.Namespace + "/" + *job.ID)) // a hash takes everything
+	_, _ = hash.Write([]byte(*job.Namespace + "/" + *job.ID)) // a hash never fails
 	return hash.Sum64()
 }
 
-// canaries is how many instances of a new version Nomad starts beside those that run,
-// which it ends only once somebody has promoted them. 0: it starts none beside them.
-func (w *wanted) canaries() int {
+// canaries returns how many instances of a new version Nomad starts beside the running
+// ones, which it stops only once the operator has promoted the canaries.
+func (w *groupPlan) canaries() int {
 	update := w.spec.Update
 	if w.kept || len(w.live) == 0 || update == nil || update.Canary == nil {
 		return 0
@@ -148,11 +148,11 @@ func (w *wanted) canaries() int {
 	return min(*update.Canary, *w.spec.Count)
 }
 
-// replaces reports whether Nomad gives new instances the units of those that run.
-func (w *wanted) replaces() bool { return !w.kept && len(w.live) > 0 && w.canaries() == 0 }
+// replaces reports whether new instances get the units of the running ones.
+func (w *groupPlan) replaces() bool { return !w.kept && len(w.live) > 0 && w.canaries() == 0 }
 
-// read finds out what a group wants, nil if no GPU memory.
-func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
+// read returns the plan of a group, nil if it asks for no GPU memory.
+func (p *planning) read(group *api.TaskGroup) (*groupPlan, error) {
 	was := Pin(group.Meta[MetaPlanned])
 	listAt := unpin(group)
 	asks, err := findAsks(p.job, group, p.cluster.Profiles)
@@ -160,9 +160,9 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 		return nil, err
 	}
 	if *group.Count < 0 {
-		return nil, fmt.Errorf("group %q has a count of %d", *group.Name, *group.Count)
+		return nil, fmt.Errorf("group %q: invalid count %d", *group.Name, *group.Count)
 	}
-	w := &wanted{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was,
+	w := &groupPlan{spec: group, asks: asks, limits: make([]limit, len(asks)), judge: newJudge(p.job, group), was: was,
 		own: group.Constraints, listAt: listAt}
 	for _, a := range asks {
 		w.ownOnAsks = append(w.ownOnAsks, len(a.device.Constraints))
@@ -187,8 +187,8 @@ func (p *planning) read(group *api.TaskGroup) (*wanted, error) {
 	return w, nil
 }
 
-// isDone reports whether an allocation of a batch job did its work. Nomad starts
-// it again if the job changes, so a job that is run again must not change.
+// isDone reports whether an allocation of a batch job has completed. Nomad starts it again
+// if the job changes, so planning the job again must not change it.
 func (p *planning) isDone(alloc *structs.AllocListStub) bool {
 	old := p.cluster.Registered
 	isBatch := *p.job.Type == api.JobTypeBatch || *p.job.Type == api.JobTypeSysbatch
@@ -196,5 +196,5 @@ func (p *planning) isDone(alloc *structs.AllocListStub) bool {
 		old != nil && old.Version != nil && alloc.JobVersion == *old.Version
 }
 
-// isTemplate reports whether a job is started later, again and again.
+// isTemplate reports whether Nomad starts the job later, as child jobs.
 func isTemplate(job *api.Job) bool { return job.IsPeriodic() || job.IsParameterized() }

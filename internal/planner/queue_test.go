@@ -24,8 +24,8 @@ func nodesOf(pool string, nodes []*structs.Node) []*structs.Node {
 	return nodes
 }
 
-// A job that a batch queue holds back is neither confined to nodes, which would hold up those
-// behind it, nor has it a reservation, which would end before its turn.
+// A job that a batch queue holds back is not confined to nodes, which would block the jobs
+// behind it, and has no reservation, which would expire before its turn.
 func TestBatchQueue(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: nodesOf("batch", nomadtest.Nodes(3, a10(), a10())), Queue: "fifo"}
@@ -60,7 +60,7 @@ func TestMayQueue(t *testing.T) {
 	}
 }
 
-// Nomad would not see all of a list that is longer than what it looks at.
+// Nomad would not score all nodes of a list that is longer than its limit.
 func TestNodeLimitBelowTheShortlist(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: nomadtest.Nodes(9, a10()), NodeLimit: 5}
@@ -110,7 +110,7 @@ func TestNamesThatANumaBlockHasStay(t *testing.T) {
 	}
 }
 
-// memory_max = -1 removes the limit of a task, and takes nothing of a node.
+// memory_max = -1 removes the limit of a task, and takes no memory of a node.
 func TestUnlimitedMemory(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: nomadtest.Nodes(1, a10())}

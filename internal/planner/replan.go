@@ -11,17 +11,17 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// DefaultThreshold is how few usable nodes a shortlist may have before it is
-// made anew.
+// DefaultThreshold is the default number of usable nodes below which a shortlist is
+// refreshed.
 const DefaultThreshold = 8
 
-// MayReplan says why a registered job is none that can be planned again, "" if it
-// can: a planner must have planned it, also if it fitted nowhere then. Jobs that
-// are bound to no node need no fresh list, and Nomad starts them by itself.
+// MayReplan returns why a registered job cannot be planned again, "" if it can. Only jobs
+// that were planned before can, even if they fitted nowhere. Jobs that are not bound to
+// nodes have no list to refresh: Nomad starts them unaided.
 func MayReplan(job *api.Job) (whyNot string) {
 	switch {
 	case !slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool { return g.Meta[MetaPlanned] != "" }):
-		return "no planner has planned it; submit it by `nomad-gpu-mem run` or through the webhook"
+		return "it was never planned; submit it by `nomad-gpu-mem run` or through the webhook"
 	case isTemplate(job):
 		return templateNote
 	case isEverywhere(job):
@@ -31,9 +31,9 @@ func MayReplan(job *api.Job) (whyNot string) {
 	}
 }
 
-// NeedsPins says why a registered job should be planned again, nothing if it
-// need not: instances wait for a place (queued counts them by group), or fewer
-// than threshold nodes of a shortlist are usable.
+// NeedsPins returns why a registered job should be planned again, nil if it need not:
+// instances wait for a place (queued counts them by group), or fewer than threshold nodes
+// of a shortlist are usable.
 func NeedsPins(job *api.Job, cluster Cluster, queued map[string]int, threshold int) []string {
 	ready := map[string]bool{}
 	for _, n := range cluster.Nodes {
@@ -41,7 +41,7 @@ func NeedsPins(job *api.Job, cluster Cluster, queued map[string]int, threshold i
 	}
 	var why []string
 	for _, group := range job.TaskGroups {
-		name := text(group.Name)
+		name := deref(group.Name)
 		if len(devices(group)) == 0 {
 			continue
 		}
@@ -56,7 +56,7 @@ func NeedsPins(job *api.Job, cluster Cluster, queued map[string]int, threshold i
 				}
 			}
 			if usable < threshold && usable < len(cluster.Nodes) {
-				why = append(why, fmt.Sprintf("group %q: %d of %d nodes of its list are usable, %d are wanted", name, usable, len(list), threshold))
+				why = append(why, fmt.Sprintf("group %q: %d of %d nodes of its list are usable, the threshold is %d", name, usable, len(list), threshold))
 			}
 		}
 	}

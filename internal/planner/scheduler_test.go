@@ -26,14 +26,14 @@ func see(t *testing.T, n *nomadtest.Nomad, job *api.Job) planner.Cluster {
 	return c
 }
 
-// run submits a planned job and returns the allocations that were made for it.
+// run submits a planned job and returns the allocations that Nomad created.
 func run(n *nomadtest.Nomad, p *planner.Plan) []*structs.AllocListStub {
 	return n.Started(n.Register(p.Job))
 }
 
-// How often Nomad does as planned, on its real scheduler, with 8 GPUs on every
+// How often Nomad's real scheduler follows the plan, with 8 GPUs on every
 // node. A shortlist and a hard pin always hold; affinities alone hold as long as
-// Nomad looks at all nodes.
+// Nomad scores all nodes.
 func TestPinsOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -99,7 +99,7 @@ func TestAsksApartOnTheRealScheduler(t *testing.T) {
 	}
 }
 
-// A whole GPU is had beside shared ones, and only where it is free.
+// A whole GPU is placed beside shared ones, and only where one is free.
 func TestWholeGPUOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.New(t, nomadtest.Node(1, a10(), a10()), nomadtest.Node(2, h100()))
@@ -135,8 +135,8 @@ func placeOf(n *nomadtest.Nomad, t *testing.T, job string) []string {
 	return nil
 }
 
-// An unchanged job restarts nothing, more instances leave those that run, and a
-// new list of nodes does too. A changed ask is planned anew.
+// An unchanged job restarts nothing, nor do more instances or a
+// new list of nodes. A changed ask is planned again.
 func TestRunningAgainOnTheRealScheduler(t *testing.T) {
 	t.Parallel()
 	for _, pin := range planner.Pins {

@@ -18,16 +18,16 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-// Shortage says why instances of a group fit nowhere, and by how much.
+// Shortage is why instances of a group fit nowhere, and by how much.
 type Shortage struct {
 	Instances int      `json:"instances"`
 	Never     bool     `json:"never,omitempty"` // no node could hold one even if nothing else ran
 	Why       []string `json:"why"`
 }
 
-// shortage looks at every node. Nodes that are out are counted by reason; of
-// those with a GPU that is too full, the nearest miss is named.
-func (p *planning) shortage(w *wanted, instances int) Shortage {
+// shortage checks every node. It counts unusable nodes by reason, and of the nodes with GPUs
+// that are too full it names the nearest miss.
+func (p *planning) shortage(w *groupPlan, instances int) Shortage {
 	request := p.request(w)
 	empty := p.emptied()
 	_, err := empty.placer.Choose(empty.request(w))
@@ -48,7 +48,7 @@ func (p *planning) shortage(w *wanted, instances int) Shortage {
 	}
 	s := Shortage{Instances: instances, Never: errors.Is(err, placement.ErrNoRoom), Why: []string{}}
 	for _, i := range slices.Sorted(maps.Keys(nearest)) {
-		if why := nearest[i].String(); !slices.Contains(s.Why, why) { // equal asks of a task have the same
+		if why := nearest[i].String(); !slices.Contains(s.Why, why) { // equal asks of a task have the same reason
 			s.Why = append(s.Why, why)
 		}
 	}
@@ -61,9 +61,9 @@ func (p *planning) shortage(w *wanted, instances int) Shortage {
 	return s
 }
 
-// refusal says why a node cannot take an instance at all, "" if only its GPUs
-// are too full.
-func (p *planning) refusal(w *wanted, r placement.Request, node placement.Node) string {
+// refusal returns why a node cannot run an instance at all, "" if only its GPUs are too
+// full.
+func (p *planning) refusal(w *groupPlan, r placement.Request, node placement.Node) string {
 	switch reason := r.Fits(&node); {
 	case node.Out != "":
 		return node.Out
@@ -85,8 +85,8 @@ func (p *planning) refusal(w *wanted, r placement.Request, node placement.Node) 
 	return ""
 }
 
-// largest says how much memory there is where an ask wants more: cards are sold by a size
-// that they do not quite have.
+// largest names the largest GPU of a node if an ask constrains the memory: cards have a
+// little less than their nominal size.
 func largest(node placement.Node, a ask) string {
 	wantsMemory := slices.ContainsFunc(a.device.Constraints, func(c *api.Constraint) bool { return c.LTarget == "${device.attr.memory}" })
 	most := 0
@@ -101,12 +101,12 @@ func largest(node placement.Node, a ask) string {
 	return fmt.Sprintf(" (the largest has %d MiB of memory)", most)
 }
 
-// miss is how near an ask came to a place.
+// miss is by how much an ask did not fit on a GPU.
 type miss struct {
 	ask       ask
 	gpu, node string
 	free, of  int // units
-	wanted    int
+	need      int // units
 	unitMiB   int
 }
 
@@ -116,25 +116,25 @@ func (m miss) nearer(other miss) bool {
 	if m.tooSmall() != other.tooSmall() {
 		return other.tooSmall()
 	}
-	return (m.free-m.wanted)*m.unitMiB > (other.free-other.wanted)*other.unitMiB
+	return (m.free-m.need)*m.unitMiB > (other.free-other.need)*other.unitMiB
 }
 
-func (m miss) tooSmall() bool { return m.wanted > m.of }
+func (m miss) tooSmall() bool { return m.need > m.of }
 
-func (p *planning) nearest(w *wanted, i int, a ask, node placement.Node, found map[int]miss) {
+func (p *planning) nearest(w *groupPlan, i int, a ask, node placement.Node, found map[int]miss) {
 	for _, g := range node.GPUs {
 		if g.Out != "" || !w.limits[i].allows(&g) || !w.judge.gpu(g.Data.(*gpuData).device, a.device) {
 			continue
 		}
-		m := miss{ask: a, gpu: g.ID, node: node.Name, free: g.Free, of: g.Units, unitMiB: g.UnitMiB, wanted: w.unitsOn(i, g)}
+		m := miss{ask: a, gpu: g.ID, node: node.Name, free: g.Free, of: g.Units, unitMiB: g.UnitMiB, need: w.unitsOn(i, g)}
 		if best, seen := found[i]; !seen || m.nearer(best) {
 			found[i] = m
 		}
 	}
 }
 
-// unitsOn is how many units of a GPU an ask wants.
-func (w *wanted) unitsOn(i int, g placement.GPU) int {
+// unitsOn returns how many units of a GPU an ask needs.
+func (w *groupPlan) unitsOn(i int, g placement.GPU) int {
 	switch a := w.asks[i]; {
 	case a.need.Whole:
 		return g.Units
@@ -148,25 +148,18 @@ func (w *wanted) unitsOn(i int, g placement.GPU) int {
 func (m miss) String() string {
 	switch {
 	case m.tooSmall():
-		return fmt.Sprintf("task %q: %s wanted, and the largest GPU that it allows, %s on %s, has %d",
-			m.ask.task.Name, areUnits(m.wanted), m.gpu, m.node, m.of)
-	case m.free >= m.wanted && m.ask.apart:
-		return fmt.Sprintf("task %q: GPU %s on %s has %d of %d units free and %d are wanted, but not beside the group's other asks; "+
-			`those of one task go to different GPUs unless meta %s = "false"`,
-			m.ask.task.Name, m.gpu, m.node, m.free, m.of, m.wanted, MetaApart)
-	case m.free >= m.wanted:
-		return fmt.Sprintf("task %q: GPU %s on %s has %d of %d units free and %d are wanted, but not beside the group's other asks",
-			m.ask.task.Name, m.gpu, m.node, m.free, m.of, m.wanted)
+		return fmt.Sprintf("task %q needs %s; the largest GPU that it allows, %s on %s, has %d",
+			m.ask.task.Name, words.Count(m.need, "unit"), m.gpu, m.node, m.of)
+	case m.free >= m.need && m.ask.apart:
+		return fmt.Sprintf("task %q needs %s; GPU %s on %s has %d of %d free, but not beside the group's other asks; "+
+			`the asks of a task use different GPUs unless meta %s = "false"`,
+			m.ask.task.Name, words.Count(m.need, "unit"), m.gpu, m.node, m.free, m.of, MetaApart)
+	case m.free >= m.need:
+		return fmt.Sprintf("task %q needs %s; GPU %s on %s has %d of %d free, but not beside the group's other asks",
+			m.ask.task.Name, words.Count(m.need, "unit"), m.gpu, m.node, m.free, m.of)
 	}
-	return fmt.Sprintf("task %q: %s short; the nearest is GPU %s on %s, with %d of %d units free where %d are wanted",
-		m.ask.task.Name, words.Count(m.wanted-m.free, "unit"), m.gpu, m.node, m.free, m.of, m.wanted)
-}
-
-func areUnits(n int) string {
-	if n == 1 {
-		return "1 unit is"
-	}
-	return fmt.Sprintf("%d units are", n)
+	return fmt.Sprintf("task %q needs %s; the nearest GPU, %s on %s, has %d of %d free: %s short",
+		m.ask.task.Name, words.Count(m.need, "unit"), m.gpu, m.node, m.free, m.of, words.Count(m.need-m.free, "unit"))
 }
 
 // byCount sorts reasons, the most frequent first.

@@ -21,24 +21,25 @@ func short(t *testing.T, p *planner.Plan) planner.Shortage {
 	return p.Groups[0].Short[0]
 }
 
-// What no node could hold even if nothing ran is said to fit never.
+// An ask that no empty node could hold is reported as never fitting.
 func TestWhatNeverFits(t *testing.T) {
 	t.Parallel()
 	cluster := planner.Cluster{Nodes: []*structs.Node{nomadtest.Node(0, a10(), a10()), nomadtest.Node(1, h100())}}
 	s := short(t, plan(t, newJob("j", 80), cluster, shortlist()))
 	must.True(t, s.Never)
-	must.Eq(t, `task "main": 80 units are wanted, and the largest GPU that it allows, `+nomadtest.UUID(1, 0)+" on node-1, has 79", s.Why[0])
+	must.Eq(t, `task "main" needs 80 units; the largest GPU that it allows, `+nomadtest.UUID(1, 0)+" on node-1, has 79", s.Why[0])
 
 	must.True(t, short(t, plan(t, newJob("j", 1, asking(ask(20), ask(20), ask(20))), cluster, shortlist())).Never)
 
-	// A GPU that is full now will not always be.
+	// A GPU that is full now may become free.
 	cluster = running(cluster, plan(t, newJob("long", 70), cluster, shortlist()))
 	s = short(t, plan(t, newJob("j", 60), cluster, shortlist()))
 	must.False(t, s.Never)
-	must.StrContains(t, s.Why[0], "51 units short; the nearest is GPU "+nomadtest.UUID(1, 0))
+	must.StrContains(t, s.Why[0], "the nearest GPU, "+nomadtest.UUID(1, 0))
+	must.StrContains(t, s.Why[0], "51 units short")
 }
 
-// Of the GPUs that are too full the one with most room is named, in MiB.
+// Of the GPUs that are too full, the one with the most free memory in MiB is named.
 func TestNearestGPU(t *testing.T) {
 	t.Parallel()
 	fine := gpuSpec{Model: "NVIDIA A10", Units: 44, UnitMiB: 512}
@@ -46,10 +47,11 @@ func TestNearestGPU(t *testing.T) {
 	cluster = running(cluster, plan(t, newJob("small", 10, constrained("${meta.rack}", "=", "r0")), cluster, shortlist()))
 	cluster = running(cluster, plan(t, newJob("large", 10, constrained("${meta.rack}", "=", "r1")), cluster, shortlist()))
 	s := short(t, plan(t, newJob("j", 1, meta(planner.MetaAmount, "whole")), cluster, shortlist()))
-	must.StrContains(t, s.Why[0], "10 units short; the nearest is GPU "+nomadtest.UUID(0, 0)) // by 5 GiB, not 10
+	must.StrContains(t, s.Why[0], "the nearest GPU, "+nomadtest.UUID(0, 0))
+	must.StrContains(t, s.Why[0], "10 units short") // by 5 GiB, not 10
 }
 
-// Asks of one task that do not fit beside each other: said once, with the key
+// Asks of one task that do not fit beside each other are reported once, with the key
 // that lets them share a GPU.
 func TestAsksThatFitOnlyTogether(t *testing.T) {
 	t.Parallel()
@@ -59,7 +61,7 @@ func TestAsksThatFitOnlyTogether(t *testing.T) {
 	must.StrContains(t, s.Why[0], `meta gpu_mem_apart = "false"`)
 }
 
-// Asks of a task that waits are kept apart too: Nomad may start it by itself.
+// Asks of a waiting task use different GPUs too: Nomad may start it without a replan.
 func TestAsksOfWhatWaitsAreApart(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.New(t, nomadtest.Node(0, a10(), a10()))
@@ -79,8 +81,8 @@ func TestAsksOfWhatWaitsAreApart(t *testing.T) {
 	must.MapLen(t, 2, gpus)
 }
 
-// A card has less memory than the size by which it is sold: a plan for a constraint with
-// that size says what there is.
+// A card has less memory than its nominal size: a plan for a constraint with
+// that size reports the largest GPU.
 func TestMemoryThatNoGPUHas(t *testing.T) {
 	t.Parallel()
 	wants := func(target, value string) *api.RequestedDevice {

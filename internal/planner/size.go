@@ -14,8 +14,8 @@ import (
 	"nomad-gpu-mem/allocator/profile"
 )
 
-// groupSize is what an instance takes of a node's CPU, in MHz, and host memory,
-// in MiB, by Nomad's rules for tasks that do not run at the same time.
+// groupSize returns the CPU in MHz and host memory in MiB that an instance needs, by
+// Nomad's rules for tasks that do not run at the same time.
 func groupSize(group *api.TaskGroup) (cpu, memoryMiB int) {
 	all := structs.AllocatedResources{
 		Tasks:          map[string]*structs.AllocatedTaskResources{},
@@ -38,9 +38,9 @@ func groupSize(group *api.TaskGroup) (cpu, memoryMiB int) {
 	return int(flat.Cpu.CpuShares), int(flat.Memory.MemoryMB)
 }
 
-// settleUnplaced gives asks that fit nowhere now the counts and limits that they
-// would have if nothing ran: Nomad waits for room with those.
-func (p *planning) settleUnplaced(w *wanted) error {
+// settleUnplaced gives asks that fit nowhere now the counts and limits that they would have
+// on empty nodes: with these Nomad waits until units become free.
+func (p *planning) settleUnplaced(w *groupPlan) error {
 	empty := p.emptied()
 	d, err := empty.chooseForMany(w)
 	if errors.Is(err, placement.ErrNoRoom) {
@@ -52,10 +52,10 @@ func (p *planning) settleUnplaced(w *wanted) error {
 	return err
 }
 
-// settleTooLarge gives asks that fit nowhere even if nothing runs the count that
-// they would have on the smallest GPU that could hold them alone, or the largest
-// if none could. A node that fits may join the cluster.
-func (p *planning) settleTooLarge(w *wanted) error {
+// settleTooLarge gives asks that do not even fit on empty nodes the count that they would
+// have on the smallest GPU that could hold each alone, or on the largest if none could. A
+// node that fits may join the cluster.
+func (p *planning) settleTooLarge(w *groupPlan) error {
 	for i, a := range w.asks {
 		if !a.need.Whole && a.need.MiB == 0 {
 			continue
@@ -63,7 +63,7 @@ func (p *planning) settleTooLarge(w *wanted) error {
 		smallest := p.smallest(w, a)
 		switch {
 		case smallest == nil:
-			return fmt.Errorf("task %q asks for %s, and no node has a GPU that it allows", a.task.Name, a.need)
+			return fmt.Errorf("task %q asks for %s, but no node has a GPU that it allows", a.task.Name, a.need)
 		case a.need.Whole:
 			w.limits[i].units = smallest.Units
 			w.setCount(i, smallest.Units)
@@ -77,7 +77,7 @@ func (p *planning) settleTooLarge(w *wanted) error {
 
 // smallest returns the smallest GPU that could hold the ask if it were empty, or
 // the largest if none could; nil if the job allows none.
-func (p *planning) smallest(w *wanted, a ask) *placement.GPU {
+func (p *planning) smallest(w *groupPlan, a ask) *placement.GPU {
 	var best *placement.GPU
 	for _, n := range p.cluster.Nodes {
 		node, _ := p.placer.Node(n.ID)
@@ -90,7 +90,8 @@ func (p *planning) smallest(w *wanted, a ask) *placement.GPU {
 	return best
 }
 
-// nearer reports whether a GPU comes nearer to just holding so much than another.
+// nearer reports whether the size of a GPU is nearer to mib than another's: large enough
+// first, then smaller.
 func nearer(g, other placement.GPU, mib int) bool {
 	size, best := g.Units*g.UnitMiB, other.Units*other.UnitMiB
 	if best < mib {

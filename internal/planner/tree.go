@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// decodeTree reads JSON into maps, lists and values. Numbers stay as they are
-// written: Nomad's nanoseconds and indexes do not fit a float64.
+// decodeTree reads JSON into maps, lists and values. Numbers keep their text: Nomad's
+// nanoseconds and indexes do not fit a float64.
 func decodeTree(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -23,10 +23,9 @@ func decodeTree(text []byte) (any, error) {
 	return tree, nil
 }
 
-// member returns a member of an object and how the object spells its name: like
-// Nomad it takes any case. The name is the asked one, and the value nil, if there is
-// none. Two spellings of one name are an error: it would not be clear which of the two
-// Nomad reads.
+// member returns a member of an object and how the object spells its name: like Nomad it
+// ignores case. Without such a member it returns the given name and nil. Two spellings of
+// one name are an error, since Nomad might read either.
 func member(node any, name string) (spelled string, value any, err error) {
 	object, _ := node.(map[string]any)
 	spelled = name
@@ -36,14 +35,14 @@ func member(node any, name string) (spelled string, value any, err error) {
 			continue
 		}
 		if found {
-			return "", nil, fmt.Errorf("field %s is there in two spellings, %q and %q; keep one", name, spelled, key)
+			return "", nil, fmt.Errorf("field %s has two spellings, %q and %q; keep one", name, spelled, key)
 		}
 		spelled, value, found = key, v, true
 	}
 	return spelled, value, nil
 }
 
-// pointer is the JSON Pointer (RFC 6901) of a path of names and positions.
+// pointer returns the JSON Pointer (RFC 6901) of a path of names and positions.
 func pointer(path ...string) string {
 	var b strings.Builder
 	for _, part := range path {
@@ -52,14 +51,13 @@ func pointer(path ...string) string {
 	return b.String()
 }
 
-// cursor is a place in a job's JSON: its value there, and its path as the job spells
-// it.
+// cursor is a position in a job's JSON: the value there, and the path in the job's spelling.
 type cursor struct {
 	node any
 	path []string
 }
 
-// in goes to a member. A missing one has no value.
+// in returns the cursor of a member. A missing member has the value nil.
 func (c cursor) in(name string) (cursor, error) {
 	spelled, value, err := member(c.node, name)
 	if err != nil {
@@ -68,7 +66,7 @@ func (c cursor) in(name string) (cursor, error) {
 	return cursor{node: value, path: c.with(spelled)}, nil
 }
 
-// at goes to an element of a list.
+// at returns the cursor of an element of a list.
 func (c cursor) at(i int) (cursor, error) {
 	list, _ := c.node.([]any)
 	if i >= len(list) {
@@ -77,7 +75,7 @@ func (c cursor) at(i int) (cursor, error) {
 	return cursor{node: list[i], path: c.with(strconv.Itoa(i))}, nil
 }
 
-// walk goes down a path of member names (strings) and positions (ints).
+// walk follows a path of member names (strings) and positions (ints).
 func (c cursor) walk(steps ...any) (cursor, error) {
 	var err error
 	for _, step := range steps {

@@ -1,8 +1,8 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package quantity reads the sizes and durations that operators and job authors write. An
-// error says what is invalid and gives an example; the caller puts the key before it.
+// Package quantity reads sizes and durations in configurations and jobs. Its errors give the
+// invalid value and an example; the caller adds the key.
 package quantity
 
 import (
@@ -13,10 +13,11 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Bytes reads a size: GiB is a power of 2 and GB one of 10. A bare number is bytes.
+// Bytes reads a size in bytes: GiB is a power of 2, GB a power of 10, and a bare number is
+// bytes.
 func Bytes(text string) (uint64, error) {
 	bytes, err := humanize.ParseBytes(text)
-	if err != nil || strings.ContainsAny(text, ",-") { // a comma would be dropped: 1,5GiB would be 15GiB
+	if err != nil || strings.ContainsAny(text, ",-") { // ParseBytes drops commas: 1,5GiB would be 15GiB
 		return 0, invalidSize(text, "")
 	}
 	return bytes, nil

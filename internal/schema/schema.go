@@ -1,8 +1,8 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package schema builds HCL schemas of plugin and job blocks, so that the code of a schema
-// reads like the block that it describes.
+// Package schema builds the HCL schemas of plugin and job blocks, in code that reads like the
+// block.
 package schema
 
 import "github.com/hashicorp/nomad/plugins/shared/hclspec"
@@ -25,7 +25,7 @@ func Object(fields ...Field) *hclspec.Spec {
 // Attr is a key with a value of this kind, in the notation of Nomad: "list(number)".
 func Attr(name, kind string) Field { return Field{name, hclspec.NewAttr(name, kind, false)} }
 
-// Required is an Attr that must not be missing.
+// Required is a required Attr.
 func Required(name, kind string) Field { return Field{name, hclspec.NewAttr(name, kind, true)} }
 
 // Text is a key with a string.
@@ -54,7 +54,7 @@ func Attributes(name string) Field {
 // Block is a block with these fields.
 func Block(name string, fields ...Field) Field { return BlockOf(name, Object(fields...)) }
 
-// BlockOf is a block with a body that is described elsewhere.
+// BlockOf is a block with the given body.
 func BlockOf(name string, body *hclspec.Spec) Field {
 	return Field{name, hclspec.NewBlock(name, false, body)}
 }
@@ -64,12 +64,12 @@ func Blocks(name string, fields ...Field) Field {
 	return Field{name, hclspec.NewBlockList(name, Object(fields...))}
 }
 
-// LabelledBlocks is a block that may be repeated with another label.
+// LabelledBlocks is a block that may be repeated with different labels.
 func LabelledBlocks(name, label string, fields ...Field) Field {
 	return Field{name, hclspec.NewBlockMap(name, []string{label}, Object(fields...))}
 }
 
-// Default gives a field the HCL literal that counts when the field is missing.
+// Default gives a field a default, as an HCL literal.
 func Default(f Field, literal string) Field {
 	return Field{f.name, hclspec.NewDefault(f.spec, hclspec.NewLiteral(literal))}
 }

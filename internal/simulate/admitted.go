@@ -42,7 +42,7 @@ func sizeOf(task Task) Size {
 // thousandths of a GPU, and in tasks where they ask for no GPU.
 type admission struct{ arrived, admitted [sizeCount]int }
 
-// count notes a task that arrived.
+// count records a task that arrived.
 func (a *admission) count(task Task, admitted bool) {
 	size, amount := sizeOf(task), max(1, task.Milli)
 	a.arrived[size] += amount

@@ -11,7 +11,7 @@ import (
 )
 
 // Departures is a test in which tasks come and go: they arrive at random times
-// and live for random times. Those for which there is no room are lost.
+// and live for random times. Tasks that fit nowhere are dropped.
 type Departures struct {
 	Load   float64 // what tasks ask for on average, as a share of the capacity
 	Lives  float64 // mean lifetimes that are measured, at least
@@ -19,23 +19,23 @@ type Departures struct {
 	Least  int     // tasks that arrive while it is measured, at least: a small cluster needs more lifetimes
 }
 
-// Name tells the load.
+// Name names the load.
 func (d Departures) Name() string { return "load " + strconv.FormatFloat(d.Load, 'f', -1, 64) }
 
-// Figures are the share in use, on average over time, and what was admitted of
-// the tasks that arrived.
+// Figures are the share in use, on average over time, and the admitted shares of the tasks
+// that arrived.
 func (d Departures) Figures() []string { return append([]string{"in use"}, admissionFigures()...) }
 
-// Arrivals is about how many tasks Run will play.
+// Arrivals returns about how many tasks arrive in Run.
 func (d Departures) Arrivals(t *Trace) int { return int((d.WarmUp + d.lives(t)) * d.rate(t)) }
 
-// lives is how long it measures.
+// lives returns how long Run measures.
 func (d Departures) lives(t *Trace) float64 { return max(d.Lives, float64(d.Least)/d.rate(t)) }
 
-// rate is how many tasks arrive in a mean lifetime, which is the unit of time.
+// rate returns how many tasks arrive in a mean lifetime, the unit of time.
 func (d Departures) rate(t *Trace) float64 { return d.Load * float64(t.Capacity()) / t.meanMilli() }
 
-// Run plays the test.
+// Run runs the test.
 func (d Departures) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, tick func()) (Result, error) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	rate, measured := d.rate(t), d.lives(t)

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Test is a way to play a trace: Inflation or Departures.
+// Test is a way to replay a trace: Inflation or Departures.
 type Test interface {
-	// Name tells the test from others of its kind.
+	// Name distinguishes the test from others of its kind.
 	Name() string
 
 	// Figures names what Run measures, in percent. Tests of one kind have the
 	// same figures.
 	Figures() []string
 
-	// Arrivals is about how many tasks Run will play.
+	// Arrivals returns about how many tasks arrive in Run.
 	Arrivals(*Trace) int
 
-	// Run plays the trace. It calls tick after every arrival.
+	// Run replays the trace. It calls tick after every arrival.
 	Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, tick func()) (Result, error)
 }
 
@@ -33,7 +33,7 @@ type Result struct {
 	Curve   Curve
 }
 
-// Contender makes a scheduler that is measured.
+// Contender makes a scheduler to measure.
 type Contender struct {
 	Name string
 	New  func(t *Trace, seed uint64) (Scheduler, error) // for an empty cluster
@@ -49,14 +49,13 @@ type Experiment struct {
 	Tick       func() // called after every arrival, from all workers; may be nil
 }
 
-// Case is a test, and the cluster on which it is played: with a Sample, every
-// seed draws its own.
+// Case is a test, and the cluster that it runs on: with a Sample, every seed draws its own.
 type Case struct {
 	Test   Test
 	Sample Sample
 }
 
-// Name tells the case from others of the experiment.
+// Name distinguishes the case from others of the experiment.
 func (c Case) Name() string {
 	if c.Sample == (Sample{}) {
 		return c.Test.Name()
@@ -64,7 +63,7 @@ func (c Case) Name() string {
 	return c.Sample.String() + ", " + c.Test.Name()
 }
 
-// Row is what one scheduler reached in one case.
+// Row is the results of one scheduler in one case.
 type Row struct {
 	Name    string
 	Test    string // the case
@@ -73,22 +72,21 @@ type Row struct {
 	Results []Result // by seed
 }
 
-// Figures names what is measured.
+// Figures names the measured figures.
 func (e Experiment) Figures() []string { return e.Cases[0].Test.Figures() }
 
-// Arrivals is about how many tasks all runs play together.
+// Arrivals returns about how many tasks arrive in all runs together.
 func (e Experiment) Arrivals() int {
 	sum := 0
 	for _, c := range e.Cases {
-		if t, err := e.Trace.Sample(c.Sample, e.Seeds[0]); err == nil { // else Run tells
+		if t, err := e.Trace.Sample(c.Sample, e.Seeds[0]); err == nil { // else Run returns the error
 			sum += c.Test.Arrivals(t) * len(e.Contenders) * len(e.Seeds)
 		}
 	}
 	return sum
 }
 
-// Run plays all cases and seeds with all schedulers. The rows of a case follow
-// each other.
+// Run runs all cases and seeds with all schedulers. The rows of a case are adjacent.
 func (e Experiment) Run(ctx context.Context) ([]Row, error) {
 	var rows []Row
 	for _, c := range e.Cases {
@@ -101,7 +99,7 @@ func (e Experiment) Run(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-// runCase plays one case. All schedulers see the same clusters.
+// runCase runs one case. All schedulers get the same clusters.
 func (e Experiment) runCase(ctx context.Context, c Case) ([]Row, error) {
 	traces := make([]*Trace, len(e.Seeds))
 	for j, seed := range e.Seeds {

@@ -9,20 +9,19 @@ import (
 	"math/rand/v2"
 )
 
-// Inflation is a test without departures: tasks arrive until what they ask for
-// is a multiple of the cluster. Those for which there is no room are dropped.
+// Inflation is a test without departures: tasks arrive until they ask for a multiple of the
+// cluster. Tasks that fit nowhere are dropped.
 type Inflation struct {
 	UpTo float64 // of the capacity, such as 1.3
 }
 
-// Curve is how much of the cluster is allocated after how much has arrived,
-// both as shares of its capacity.
+// Curve is the allocated share of the cluster by the arrived share, both of its capacity.
 type Curve []Point
 
 // Point is a point of a Curve.
 type Point struct{ Arrived, Allocated float64 }
 
-// At is the share that is allocated when this share has arrived.
+// At returns the share that is allocated when this share has arrived.
 func (c Curve) At(arrived float64) float64 {
 	allocated := 0.0
 	for _, p := range c {
@@ -34,22 +33,22 @@ func (c Curve) At(arrived float64) float64 {
 	return allocated
 }
 
-// Name tells how much arrives.
+// Name names how much arrives.
 func (i Inflation) Name() string { return fmt.Sprintf("inflation %.0f %%", 100*i.UpTo) }
 
-// Figures are the shares in use when the capacity has arrived, and at the end,
-// and what was admitted of the tasks that arrived.
+// Figures are the shares in use when the capacity has arrived, and at the end, and the
+// admitted shares of the tasks that arrived.
 func (i Inflation) Figures() []string {
 	return append([]string{"at 100 %", fmt.Sprintf("at %.0f %%", 100*i.UpTo)}, admissionFigures()...)
 }
 
-// Arrivals is about how many tasks Run will play.
+// Arrivals returns about how many tasks arrive in Run.
 func (i Inflation) Arrivals(t *Trace) int {
 	return int(i.UpTo * float64(t.Capacity()) / t.meanMilli())
 }
 
-// Run plays the test. The tasks arrive in an order that the seed shuffles; when
-// all have come, any of them comes again.
+// Run runs the test. The tasks arrive in an order that the seed shuffles; when all have
+// arrived, further ones are drawn at random.
 func (i Inflation) Run(ctx context.Context, t *Trace, s Scheduler, seed uint64, tick func()) (Result, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	order := random.Perm(len(t.Tasks))

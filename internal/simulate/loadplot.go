@@ -17,10 +17,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// WriteLoadPlot draws two pictures over the load, one above the other: how much
-// is in use, and how much is admitted of the tasks with the most GPUs. There is a
-// line for each scheduler, the mean of its seeds. The rows are of one cluster;
-// the name of the file ends in .png or .svg.
+// WriteLoadPlot draws two plots over the load, one above the other: the share in use, and
+// the admitted share of the tasks with the most GPUs. Each scheduler has a line, the mean of
+// its seeds. The rows must be of one cluster; the file's name must end in .png or .svg.
 func WriteLoadPlot(path, title string, rows []Row) error {
 	byName, names := map[string][]Row{}, []string{}
 	for _, r := range rows {

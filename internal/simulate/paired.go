@@ -10,10 +10,9 @@ import (
 	"text/tabwriter"
 )
 
-// Minus is the mean difference of a figure from another scheduler's, seed by
-// seed, and its standard error. The same seed means the same cluster and the
-// same arrivals, so what they share cancels out. Seeds without the figure do not
-// count.
+// Minus returns the mean difference of a figure from another scheduler's, seed by seed, and
+// its standard error. The same seed gives the same cluster and arrivals, so common effects
+// cancel out. Seeds without the figure do not count.
 func (r Row) Minus(other Row, figure int) (mean, standardError float64) {
 	var differences []float64
 	for i, result := range r.Results {
@@ -25,7 +24,7 @@ func (r Row) Minus(other Row, figure int) (mean, standardError float64) {
 	return mean, deviation / math.Sqrt(float64(len(differences)))
 }
 
-// spread is the mean of some values and their standard deviation.
+// spread returns the mean and the standard deviation of values.
 func spread(values []float64) (mean, deviation float64) {
 	n := float64(len(values))
 	for _, v := range values {

@@ -20,8 +20,8 @@ const (
 	plotFrom   = 0.7
 )
 
-// lineColors tell up to eight schedulers apart, also for the colour-blind (Okabe
-// and Ito).
+// lineColors distinguish up to eight schedulers, also for colour-blind readers (Okabe and
+// Ito).
 var lineColors = []color.Color{
 	color.RGBA{R: 0, G: 114, B: 178, A: 255}, color.RGBA{R: 213, G: 94, B: 0, A: 255},
 	color.RGBA{R: 0, G: 158, B: 115, A: 255}, color.RGBA{R: 204, G: 121, B: 167, A: 255},
@@ -29,9 +29,8 @@ var lineColors = []color.Color{
 	color.RGBA{R: 148, G: 148, B: 32, A: 255}, color.RGBA{R: 0, G: 0, B: 0, A: 255},
 }
 
-// WritePlot draws how much is allocated against how much has arrived, a line for
-// each scheduler, the mean of its seeds. The name of the file ends in .png or
-// .svg.
+// WritePlot draws the allocated share against the arrived share. Each scheduler has a line,
+// the mean of its seeds. The file's name must end in .png or .svg.
 func WritePlot(path, title string, rows []Row) error {
 	p := plot.New()
 	p.Title.Text = title
@@ -42,7 +41,7 @@ func WritePlot(path, title string, rows []Row) error {
 	for i, r := range rows {
 		points := r.meanCurve()
 		if len(points) == 0 {
-			return errors.New("there is no curve to draw: only the test without departures has one")
+			return errors.New("no curve to draw: only the test without departures has one")
 		}
 		line, err := plotter.NewLine(points)
 		if err != nil {
@@ -55,7 +54,7 @@ func WritePlot(path, title string, rows []Row) error {
 	return p.Save(plotWidth, plotHeight, path)
 }
 
-// style gives the i-th scheduler's line its looks.
+// style sets colour and dashes of the i-th scheduler's line.
 func style(line *plotter.Line, i int) {
 	line.Color = lineColors[i%len(lineColors)]
 	line.Width = vg.Points(1.2)

@@ -10,15 +10,15 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// Sample is a small cluster drawn from a large one: so many of its nodes that
-// have so many GPUs. The zero Sample is the whole cluster.
+// Sample is a small cluster drawn from a large one: a number of its nodes with a number of
+// GPUs each. The zero Sample is the whole cluster.
 type Sample struct{ Nodes, GPUs int }
 
 // String is the shape of the sample, such as 8x4.
 func (s Sample) String() string { return fmt.Sprintf("%dx%d", s.Nodes, s.GPUs) }
 
-// Sample draws a cluster; the seed decides which nodes. Tasks that fit no node
-// of it while it is empty are left out.
+// Sample draws a cluster; the seed determines the nodes. Tasks that fit no empty node of it
+// are left out.
 func (t *Trace) Sample(s Sample, seed uint64) (*Trace, error) {
 	if s == (Sample{}) {
 		return t, nil

@@ -10,23 +10,22 @@ import (
 	"nomad-gpu-mem/allocator/placement"
 )
 
-// Scheduler finds places for tasks, one after another.
+// Scheduler places tasks, one after another.
 type Scheduler interface {
-	// Place finds a place and takes it. ok is false if there is none. The task
-	// number tells tasks apart.
+	// Place places a task; ok is false if it fits nowhere. The number identifies the task.
 	Place(number int, task Task) (ok bool, err error)
 
-	// End gives the place of a task back.
+	// End removes a task.
 	End(number int) error
 }
 
 // Steering is a policy with what it knows of the demand.
 type Steering struct {
 	Policy  placement.Policy
-	Learned bool // the demand: from the tasks that arrived, not given
+	Learned bool // whether the demand is learned from the tasks that arrived, not given
 }
 
-// Name tells policy and knowledge.
+// Name names policy and knowledge.
 func (s Steering) Name() string {
 	if s.Learned {
 		return s.Policy.Name + " (learned)"
@@ -34,7 +33,7 @@ func (s Steering) Name() string {
 	return s.Policy.Name
 }
 
-// Contender measures the policy alone: tasks always go where it says.
+// Contender measures the policy alone: tasks are always placed where it chooses.
 func (s Steering) Contender() Contender {
 	return Contender{Name: s.Name(), New: func(t *Trace, seed uint64) (Scheduler, error) {
 		return &policyScheduler{guide: s.NewGuide(t, seed), placed: map[int]placement.Decision{}}, nil
@@ -69,7 +68,7 @@ func (g *Guide) Observe(r placement.Request) {
 	}
 }
 
-// policyScheduler does as a guide says.
+// policyScheduler places tasks where a guide chooses.
 type policyScheduler struct {
 	guide  *Guide
 	placed map[int]placement.Decision
@@ -99,22 +98,22 @@ func (s *policyScheduler) End(number int) error {
 type learner struct {
 	history *placement.History
 	seen    int
-	next    int // tasks seen when the demand is taken over again
+	next    int // number of tasks at which the demand is next updated
 }
 
 const (
 	halfLife   = 4000 // tasks
-	moreSeen   = 8    // looks again when it has seen an eighth more
-	laterLooks = 1000 // tasks between looks, at most
+	moreSeen   = 8    // update when it has seen an eighth more
+	laterLooks = 1000 // tasks between updates, at most
 )
 
 func newLearner() *learner {
 	return &learner{history: placement.NewHistory(halfLife * time.Second), next: 1}
 }
 
-// observe reports whether it is time to look at the history again. Like the
-// planner, it does so from the first task on; later, only when the history has
-// grown by a part, since each look takes milliseconds.
+// observe reports whether to update the demand from the history. Like the planner, it
+// updates from the first task on; later only when the history has grown by a part, since an
+// update takes milliseconds.
 func (l *learner) observe(r placement.Request) bool {
 	l.history.Observe(r, time.Unix(int64(l.seen), 0))
 	l.seen++

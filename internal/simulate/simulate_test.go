@@ -72,7 +72,7 @@ func TestReadTrace(t *testing.T) {
 	must.SliceEmpty(t, trace.Tasks[5].Request.Asks)
 
 	classes := trace.Classes()
-	must.Len(t, 6, classes, must.Sprint("pod-1 and pod-6 ask alike"))
+	must.Len(t, 6, classes, must.Sprint("pod-1 and pod-6 have equal requests"))
 	must.Eq(t, 2, classes[1].Weight)
 }
 
@@ -81,10 +81,10 @@ func TestReadTraceRefuses(t *testing.T) {
 	const head = "cpu_milli,memory_mib,num_gpu,gpu_milli\n"
 	for name, test := range map[string]struct{ nodes, tasks, want string }{
 		"no column":       {nodes: nodesCSV, tasks: "cpu_milli\n1\n", want: "no column memory_mib"},
-		"not a number":    {nodes: nodesCSV, tasks: head + "1,1,1,1\n1,1,x,1\n", want: `line 3: num_gpu = "x"`},
+		"not a number":    {nodes: nodesCSV, tasks: head + "1,1,1,1\n1,1,x,1\n", want: `line 3: column num_gpu: invalid value "x"`},
 		"negative":        {nodes: nodesCSV, tasks: head + "-1,1,1,1\n", want: "must not be negative"},
-		"two shared":      {nodes: nodesCSV, tasks: head + "1,1,2,500\n", want: "only one GPU can be shared"},
-		"more than whole": {nodes: nodesCSV, tasks: head + "1,1,1,1500\n", want: "only one GPU can be shared"},
+		"two shared":      {nodes: nodesCSV, tasks: head + "1,1,2,500\n", want: "a task may share only one GPU"},
+		"more than whole": {nodes: nodesCSV, tasks: head + "1,1,1,1500\n", want: "a task may share only one GPU"},
 		"no demand":       {nodes: nodesCSV, tasks: head + "1,1,0,0\n", want: "nothing to simulate"},
 		"empty":           {nodes: "", tasks: tasksCSV, want: "is empty"},
 		"node too large":  {nodes: "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,2000000,T4\n", tasks: tasksCSV, want: "at most 64 GPUs"},
@@ -156,7 +156,7 @@ func TestExperiment(t *testing.T) {
 	var once, twice bytes.Buffer
 	must.NoError(t, WriteCSV(&once, e.Figures(), rows))
 	must.NoError(t, WriteCSV(&twice, e.Figures(), again))
-	must.Eq(t, once.String(), twice.String(), must.Sprint("a seed decides everything"))
+	must.Eq(t, once.String(), twice.String(), must.Sprint("a seed determines everything"))
 	must.NotEq(t, rows[0].Results[0].Curve, rows[0].Results[1].Curve)
 
 	var table, sheet bytes.Buffer

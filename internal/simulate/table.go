@@ -49,18 +49,17 @@ func writeFigure(w io.Writer, format string, mean, around float64) {
 // as a share of the capacity.
 const curveStep = 0.005
 
-// WriteCSV writes every run: its figures, and then its curve, if it has one,
-// with a row for each half percent of the capacity that arrived. All are percent:
-// a curve and use are of the capacity, what is admitted of what arrived. A figure
-// that a run does not have is left out.
+// WriteCSV writes every run: its figures, then its curve, if any, with a row for each half
+// percent of the capacity that arrived. All values are percent: curves and use of the
+// capacity, admitted figures of what arrived. Missing figures are left out.
 func WriteCSV(w io.Writer, figures []string, rows []Row) error {
 	out := csv.NewWriter(w)
 	write := func(r Row, i int, what string, arrived, value float64) {
-		_ = out.Write([]string{ // Error tells
+		_ = out.Write([]string{ // out.Error returns it
 			r.Name, r.Test, strconv.FormatUint(r.Seeds[i], 10), what, percent(arrived), percent(value),
 		})
 	}
-	_ = out.Write([]string{"scheduler", "test", "seed", "figure", "arrived", "value"}) // Error tells
+	_ = out.Write([]string{"scheduler", "test", "seed", "figure", "arrived", "value"}) // out.Error returns it
 	for _, r := range rows {
 		for i, result := range r.Results {
 			for f, value := range result.Figures {

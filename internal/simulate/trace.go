@@ -24,7 +24,7 @@ type Trace struct {
 	Tasks []Task
 }
 
-// Task is one task of a trace. Tasks that ask alike share a class.
+// Task is one task of a trace. Tasks with equal requests share a class.
 type Task struct {
 	Class   int
 	Request placement.Request
@@ -71,10 +71,10 @@ func (t *Trace) Demand() int {
 	return milli
 }
 
-// meanMilli is what a task asks for on average.
+// meanMilli returns what a task asks for on average.
 func (t *Trace) meanMilli() float64 { return float64(t.Demand()) / float64(len(t.Tasks)) }
 
-// Classes counts the tasks that ask alike.
+// Classes counts the tasks with equal requests.
 func (t *Trace) Classes() []placement.Class {
 	var classes []placement.Class
 	for _, task := range t.Tasks {
@@ -86,7 +86,7 @@ func (t *Trace) Classes() []placement.Class {
 	return classes
 }
 
-// addNode divides each GPU into thousandths: the trace does not know memory.
+// addNode divides each GPU into thousandths: the trace has no memory sizes.
 func (t *Trace) addNode(row record) error {
 	n := placement.Node{ID: row.text("sn"), CPU: row.number("cpu_milli"), MemoryMiB: row.number("memory_mib")}
 	n.Name = n.ID
@@ -103,7 +103,7 @@ func (t *Trace) addNode(row record) error {
 func (t *Trace) addTask(row record, classes map[string]int) error {
 	count, milli := row.gpus("num_gpu"), row.number("gpu_milli")
 	if count > 1 && milli != wholeGPU || milli > wholeGPU {
-		return fmt.Errorf("%d times %d thousandths of a GPU: only one GPU can be shared", count, milli)
+		return fmt.Errorf("%d times %d thousandths of a GPU: a task may share only one GPU", count, milli)
 	}
 	task := Task{Milli: count * milli, Request: placement.Request{CPU: row.number("cpu_milli"), MemoryMiB: row.number("memory_mib")}}
 	for range count {
@@ -153,7 +153,7 @@ func (r record) number(column string) int {
 		err = errors.New("must not be negative")
 	}
 	if err != nil && *r.err == nil {
-		*r.err = fmt.Errorf("%s = %q: %w", column, r.text(column), err)
+		*r.err = fmt.Errorf("column %s: invalid value %q: %w", column, r.text(column), err)
 	}
 	return max(0, n)
 }
@@ -165,12 +165,12 @@ const mostGPUs = 64
 func (r record) gpus(column string) int {
 	n := r.number(column)
 	if n > mostGPUs && *r.err == nil {
-		*r.err = fmt.Errorf("%s = %d: a node has at most %d GPUs", column, n, mostGPUs)
+		*r.err = fmt.Errorf("column %s: invalid value %d: a node has at most %d GPUs", column, n, mostGPUs)
 	}
 	return min(n, mostGPUs)
 }
 
-// problem is the first field that could not be read.
+// problem returns the error of the first invalid field.
 func (r record) problem() error { return *r.err }
 
 // readFile calls add for every row of a CSV file that has these columns.

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// grouped returns the GPU's units in the order in which they are drawn: those of
-// each claim together, then the free ones, then those that cannot be had. Which
-// units a claim holds means nothing to people: Nomad picks them in any order.
+// grouped returns the GPU's units in drawing order: those of each claim together, then the
+// free ones, then the unavailable ones. Their numbers do not matter to an operator: Nomad
+// picks units in any order.
 func grouped(g GPU) []rune {
 	var units []rune
 	for _, claim := range g.Claims {
@@ -23,9 +23,8 @@ func grouped(g GPU) []rune {
 	return units
 }
 
-// bar draws units in at most width cells. All units are equally wide: some
-// cells each, or some units to a cell where the GPU has more units than there
-// are cells.
+// bar draws units in at most width cells. All units are equally wide: several cells each,
+// or several units per cell if the GPU has more units than cells.
 func bar(units []rune, width int) []rune {
 	if len(units) == 0 || width < 1 {
 		return nil
@@ -49,8 +48,8 @@ func bar(units []rune, width int) []rune {
 	return cells
 }
 
-// summary returns the unit that stands for a group of them: a claim that would
-// not be seen otherwise, else the claim with most units, else what is free.
+// summary returns the unit to draw for a group of units: a claim that is not shown yet,
+// else the claim with the most units, else a free unit.
 func summary(group []rune, shown map[rune]bool) rune {
 	best, most := rune(unavailableUnit), 0
 	count := map[rune]int{}
@@ -74,8 +73,8 @@ func summary(group []rune, shown map[rune]bool) rune {
 	return best
 }
 
-// usedCells returns how many cells of a bar the used memory is worth. A bar of
-// that many cells stands for the offered memory; use beyond it is cut off.
+// usedCells returns how many of a bar's cells show the used memory. The whole bar is the
+// offered memory; use beyond it is cut off.
 func usedCells(cells int, m Memory) int {
 	if m.UsedMiB == 0 || m.OfferedMiB == 0 {
 		return 0

@@ -69,7 +69,7 @@ func TestFit(t *testing.T) {
 	must.Eq(t, "一…", fit("一二三", 3))
 }
 
-// Nomad picks units in any order; people see how much, not which.
+// Nomad picks units in any order; the bar shows how many, not which.
 func TestGrouped(t *testing.T) {
 	t.Parallel()
 	gpu := GPU{

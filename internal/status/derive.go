@@ -19,8 +19,8 @@ const (
 	unavailableUnit = '!'
 )
 
-// newNodes puts the GPUs under their nodes. A node may have no GPU, and a GPU a
-// node that no device plugin speaks for: both are shown.
+// newNodes groups the GPUs by node. It also shows nodes without a GPU, and GPUs of a node
+// that no device plugin reports.
 func newNodes(snapshot *allocator.Snapshot, only Filter, now time.Time) []Node {
 	byName, states := map[allocator.NodeName]*Node{}, map[allocator.NodeName]allocator.NodeState{}
 	for _, state := range snapshot.Nodes {
@@ -39,7 +39,7 @@ func newNodes(snapshot *allocator.Snapshot, only Filter, now time.Time) []Node {
 		node := byName[name]
 		shown := newGPU(gpu, node == nil || !node.Reported || node.Dead)
 		if !shown.Reported && len(shown.Claims) == 0 && gpu.Ledger != nil {
-			continue // nobody reports it, nobody holds it: it is gone
+			continue // neither reported nor claimed: it is gone
 		}
 		if node == nil {
 			node = &Node{Name: name}
@@ -63,8 +63,8 @@ func newNodes(snapshot *allocator.Snapshot, only Filter, now time.Time) []Node {
 	return nodes
 }
 
-// nodeOf names the GPU's node. For a GPU that no device plugin reports, a claim
-// knows where it was.
+// nodeOf returns the GPU's node. If no device plugin reports the GPU, a claim has the name
+// of its node.
 func nodeOf(gpu allocator.GPU) allocator.NodeName {
 	if gpu.State.Node != "" {
 		return gpu.State.Node
@@ -105,13 +105,13 @@ func newGPU(gpu allocator.GPU, withoutNode bool) GPU {
 	return g
 }
 
-// mostUnits is how many units are shown of a GPU whose claims are in much smaller
-// units than it is offered in, as only a slip of the hand makes them.
+// mostUnits bounds the units shown of a GPU with claims in much smaller units than it offers
+// now, which only a typing error in memory_unit causes.
 const mostUnits = 1 << 15
 
-// unitsWith is how many units of the claims' size a GPU has: as many as the memory
-// makes that is offered, and no fewer than the claims take. If nobody offers it, the
-// claims' word is all there is.
+// unitsWith returns how many units of the claims' size a GPU has: as many as the offered
+// memory has, and no fewer than the claims use. If no device plugin offers the GPU, the
+// ledger's number of units counts.
 func unitsWith(gpu allocator.GPU, claims []allocator.Claim) int {
 	if gpu.State.Node == "" {
 		return len(gpu.Ledger.Units)
@@ -124,10 +124,9 @@ func unitsWith(gpu allocator.GPU, claims []allocator.Claim) int {
 	return count
 }
 
-// unitMap returns a character for each unit. Units are unavailable if the
-// device plugin says so, if it offers units of another size, if nobody offers
-// the GPU, if its node is dead or unknown, if it is cordoned, and if its claims cannot be
-// read: the table refuses them all.
+// unitMap returns a character for each unit. A unit is unavailable if the device plugin
+// reports it as unhealthy, offers units of another size or does not offer the GPU, if the
+// node is dead or unknown, if the GPU is cordoned, or if its claims cannot be read.
 func unitMap(gpu allocator.GPU, g GPU, withoutNode bool) []rune {
 	refused := withoutNode || gpu.Ledger == nil || gpu.Cordon != nil || !g.Reported || g.UnitMiB != gpu.State.UnitMiB
 	units := make([]rune, g.Units)
@@ -148,8 +147,8 @@ func unitMap(gpu allocator.GPU, g GPU, withoutNode bool) []rune {
 	return units
 }
 
-// newMemory sums up the units. The memory of a GPU of which no unit is offered is
-// not counted: that of one in MIG mode is its instances'.
+// newMemory sums up the units. The memory of a GPU without offered units does not count: in
+// MIG mode its instances have it.
 func newMemory(units []rune, unitMiB uint64, state allocator.GPUState) Memory {
 	m := Memory{OfferedMiB: uint64(len(units)) * unitMiB}
 	if state.Units > 0 {
@@ -185,12 +184,12 @@ func (c Cordon) note() string {
 		note += ": " + c.Reason
 	}
 	if c.Release {
-		note += "; to be let go for a reset"
+		note += "; to be released for a reset"
 	}
 	return note
 }
 
-// notes says in words what the numbers do not.
+// notes returns remarks that the numbers do not show.
 func notes(gpu allocator.GPU, g GPU) []string {
 	notes := []string{}
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -205,18 +204,18 @@ func notes(gpu allocator.GPU, g GPU) []string {
 		add("%s", g.Cordon.note())
 	}
 	switch {
-	case g.Cordon != nil && !g.Cordon.Release && strings.HasPrefix(g.Health, "cordoned"): // the same, by the device plugin
+	case g.Cordon != nil && !g.Cordon.Release && strings.HasPrefix(g.Health, "cordoned"): // the device plugin repeats the cordon
 	case g.Health != "" && len(g.Unhealthy) > 0 && len(g.Unhealthy) < gpu.State.Units:
 		add("units %s are unhealthy: %s", g.Unhealthy, g.Health)
 	case g.Health != "":
 		add("unhealthy: %s", g.Health)
 	}
 	if len(g.Claims) > 0 && g.UnitMiB != gpu.State.UnitMiB {
-		add("offered in units of %d MiB now; no task can start until those with units of %d MiB are gone",
+		add("offered in units of %d MiB now; no task can start until those with units of %d MiB have ended",
 			gpu.State.UnitMiB, g.UnitMiB)
 	}
 	if over := gpu.Overclaimed(); over > 0 {
-		add("its claims are %d MiB larger than the memory that it has to give: tasks may run out of memory", over)
+		add("its claims exceed its offered memory by %d MiB: tasks may run out of memory", over)
 	}
 	if g.UnmanagedMiB > 0 {
 		add("%d MiB in use by processes that hold no slice, or by tasks beyond theirs", g.UnmanagedMiB)

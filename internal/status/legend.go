@@ -14,13 +14,13 @@ import (
 	"nomad-gpu-mem/internal/words"
 )
 
-// defaultNamespace is where Nomad puts jobs that name none.
+// defaultNamespace is Nomad's default namespace.
 const defaultNamespace = "default"
 
-// leastTask is what the column of tasks shrinks to, if not all columns fit.
+// leastTask is the least width of the column of tasks, if not all columns fit.
 const leastTask = 16
 
-// Widths of the columns that do not depend on what is in them.
+// Fixed widths of columns.
 const (
 	allocWidth = 8
 	unitsWidth = len("UNITS")
@@ -70,7 +70,7 @@ func (l *legend) width() int {
 		7*len(l.gap)
 }
 
-// row joins cells into a line. The mark is given painted.
+// row joins cells into a line. The mark is already painted.
 func (l *legend) row(mark, task, alloc, units, mib, state, container, since string) string {
 	return strings.TrimRight(strings.Join([]string{
 		mark, fitMiddle(task, l.task), fit(alloc, allocWidth), fitRight(units, unitsWidth), fitRight(mib, mibWidth),
@@ -89,8 +89,8 @@ func (l *legend) claim(p paint, c Claim, now time.Time) string {
 		strconv.FormatUint(c.MiB, 10), words.Printable(string(c.State)), shortContainer(c), age(now, since(c)))
 }
 
-// taskPath is how people name a task, or a person. A cluster that uses no
-// namespaces is not told of the one it has.
+// taskPath returns the displayed name of a task, or of a holder outside Nomad. The
+// namespace is omitted if all tasks are in the default one.
 func (l *legend) taskPath(c Claim) string {
 	if c.State.OutsideNomad() {
 		return words.Printable(c.Task) + " (outside Nomad)"
@@ -102,12 +102,12 @@ func (l *legend) taskPath(c Claim) string {
 	return words.Printable(strings.Join(path, "/"))
 }
 
-// shortContainer is the container's ID as Docker's own tools print it.
+// shortContainer shortens the container's ID as Docker's tools do.
 func shortContainer(c Claim) string {
 	return words.Printable(c.Container[:min(len(c.Container), 12)])
 }
 
-// since is when the claim came into its state.
+// since returns when the claim entered its state.
 func since(c Claim) time.Time {
 	if c.State == allocator.Running && !c.RunningAt.IsZero() {
 		return c.RunningAt
@@ -115,8 +115,8 @@ func since(c Claim) time.Time {
 	return c.ClaimedAt
 }
 
-// age says how long ago t was, in one unit. Clocks of nodes differ a little: a
-// time to come counts as now.
+// age returns how long ago t was, in one unit. Clocks of nodes differ a little: a future
+// time counts as now.
 func age(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"

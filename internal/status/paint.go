@@ -14,26 +14,25 @@ import (
 	"golang.org/x/term"
 )
 
-// pipedWidth is the width of output that goes to no terminal.
+// pipedWidth is the width of output that is not a terminal.
 const pipedWidth = 80
 
 // hues are the colours of claims, as numbers of the 256-colour palette, in an
 // order that keeps neighbours apart. Black letters are readable on all.
 var hues = [...]int{114, 215, 111, 180, 176, 80, 222, 174, 147, 150, 209, 117}
 
-// paint knows what the output can show.
+// paint is what the output can show.
 type paint struct {
 	width      int
 	profile    termenv.Profile
 	isTerminal bool
 }
 
-// clearScreen moves the cursor to the top of an empty terminal. What has
-// scrolled out stays.
+// clearScreen clears the terminal and moves the cursor to the top. The scrollback stays.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// paintFor finds out what w can show. Without a terminal, and if NO_COLOR is
-// set, there are no colours.
+// paintFor returns what w can show. Without a terminal, and if NO_COLOR is set, there are
+// no colours.
 func paintFor(w io.Writer, width int) paint {
 	p := paint{width: pipedWidth, profile: termenv.Ascii}
 	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
@@ -69,8 +68,8 @@ func (p paint) unit(kind rune, cells string) string {
 	}
 }
 
-// cells paints a bar, one run of equal cells at a time. Marks that are two
-// columns wide are drawn as '+': the legend has them.
+// cells paints a bar, one run of equal cells at a time. Marks that are two columns wide are
+// drawn as '+'; the legend shows them.
 func (p paint) cells(bar []rune) string {
 	var b strings.Builder
 	for i := 0; i < len(bar); {
@@ -88,24 +87,24 @@ func (p paint) cells(bar []rune) string {
 	return b.String()
 }
 
-// narrow counts characters of ambiguous width as one column, whatever the
-// locale: the bars are made of them.
+// narrow counts characters of ambiguous width, which the bars use, as one column in every
+// locale.
 func narrow() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
 // columns returns how wide s is on a terminal.
 func columns(s string) int { return narrow().StringWidth(s) }
 
-// fit makes s exactly so many columns wide: filled up or cut with an ellipsis.
+// fit makes s exactly width columns wide: padded, or cut with an ellipsis.
 func fit(s string, width int) string {
 	return narrow().FillRight(narrow().Truncate(s, width, "…"), width)
 }
 
-// fitRight is fit with s at the right.
+// fitRight is fit, right-aligned.
 func fitRight(s string, width int) string {
 	return narrow().FillLeft(narrow().Truncate(s, width, "…"), width)
 }
 
-// fitMiddle is fit that cuts in the middle: paths are told apart by both ends.
+// fitMiddle is fit that cuts in the middle: both ends distinguish paths.
 func fitMiddle(s string, width int) string {
 	if columns(s) <= width {
 		return fit(s, width)

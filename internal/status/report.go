@@ -13,11 +13,11 @@ import (
 // it; docs/cli.md describes it.
 const schema = 1
 
-// Report is all that the command `status` knows. Totals are derived from the
-// table when it is read. All memory is in MiB.
+// Report is the contents of `status`. Totals are derived from the table when it is read. All
+// memory is in MiB.
 type Report struct {
 	Schema   int       `json:"schema"`
-	Table    string    `json:"table"`         // where it was read
+	Table    string    `json:"table"`         // its location
 	Version  uint64    `json:"table_version"` // grows with every change
 	At       time.Time `json:"at"`
 	Total    Total     `json:"total"`
@@ -33,16 +33,16 @@ type Total struct {
 	Memory
 }
 
-// Memory is one GPU's memory, or that of several together, in MiB. Offered is
-// claimed, free and unavailable together; it is less than the whole, since some
-// is reserved and what is left over is smaller than a unit.
+// Memory is the memory of one or several GPUs, in MiB. Offered is the sum of claimed, free
+// and unavailable. It is less than the whole: some memory is reserved, and a rest smaller
+// than a unit is not offered.
 type Memory struct {
 	WholeMiB       uint64 `json:"memory_mib"`
 	OfferedMiB     uint64 `json:"offered_mib"`     // in units
 	ClaimedMiB     uint64 `json:"claimed_mib"`     // in claims
-	FreeMiB        uint64 `json:"free_mib"`        // to be had now
-	UnavailableMiB uint64 `json:"unavailable_mib"` // neither held nor to be had: unhealthy, or see the notes
-	UsedMiB        uint64 `json:"used_mib"`        // in use by all processes, when the device plugin last said so
+	FreeMiB        uint64 `json:"free_mib"`        // available now
+	UnavailableMiB uint64 `json:"unavailable_mib"` // neither claimed nor available: unhealthy, or see the notes
+	UsedMiB        uint64 `json:"used_mib"`        // in use by all processes, as last reported by the device plugin
 }
 
 // Node is a node with its GPUs.
@@ -55,8 +55,8 @@ type Node struct {
 	LastSeen time.Time          `json:"last_seen,omitzero"`
 	Fault    string             `json:"fault,omitempty"` // why its GPUs cannot be read
 
-	// Liveness is "alive", "dead", or "" if the node has no lease. Dead is also
-	// true of a node without one that is silent: nothing of it is to be had.
+	// Liveness is "alive", "dead", or "" if the node has no lease. Dead is also true for a
+	// silent node without a lease: nothing of it is available.
 	Liveness allocator.Liveness `json:"liveness"`
 	Dead     bool               `json:"dead"`
 	Memory
@@ -69,7 +69,7 @@ type GPU struct {
 	Reported  bool              `json:"reported"` // by its device plugin
 	Index     int               `json:"index"`
 	Model     string            `json:"model,omitempty"`
-	Health    string            `json:"health"` // "" if all units can be used, else the reason
+	Health    string            `json:"health"` // "" if all units are healthy, else the reason
 	Unhealthy allocator.UnitSet `json:"unhealthy_units,omitempty"`
 	Cordon    *Cordon           `json:"cordon,omitempty"`
 	UnitMiB   uint64            `json:"unit_mib"`
@@ -77,10 +77,10 @@ type GPU struct {
 	Map       string            `json:"map"` // a character per unit: a claim's mark, "." free, "!" unavailable
 	Memory
 	UnmanagedMiB    uint64    `json:"unmanaged_mib"`    // in use by processes that hold no slice, or by tasks beyond theirs
-	UnattributedMiB uint64    `json:"unattributed_mib"` // more in use than claimed, by nobody knows whom
+	UnattributedMiB uint64    `json:"unattributed_mib"` // more in use than claimed, by unknown processes
 	UpdatedAt       time.Time `json:"updated_at,omitzero"`
 	Claims          []Claim   `json:"claims"` // oldest first
-	Notes           []string  `json:"notes"`  // what a person should know of this GPU
+	Notes           []string  `json:"notes"`  // remarks for the operator
 }
 
 // Cordon keeps new tasks off a GPU.
@@ -88,14 +88,13 @@ type Cordon struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at,omitzero"`
 
-	// Release says that the device plugin is asked to let go of the GPU.
+	// Release means that the device plugin is to close its NVML session.
 	Release bool `json:"release,omitempty"`
 }
 
-// Claim is a slice of a GPU: a task's, one that is kept for a task, or one that
-// a person has outside Nomad.
+// Claim is a slice of a GPU: of a task, reserved for a task, or held outside Nomad.
 type Claim struct {
-	Mark string `json:"mark"` // stands for it in the map
+	Mark string `json:"mark"` // its character in the map
 	allocator.Owner
 	State     allocator.ClaimState `json:"state"`
 	Container string               `json:"container,omitempty"`
@@ -113,7 +112,7 @@ type Problem struct {
 	Error string `json:"error"`
 }
 
-// Filter says which GPUs to show. The zero Filter shows all.
+// Filter selects the GPUs to show. The zero Filter shows all.
 type Filter struct {
 	GPU  string // a UUID or the start of one
 	Node allocator.NodeName

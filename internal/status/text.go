@@ -12,25 +12,24 @@ import (
 )
 
 const (
-	// figuresWidth is the width of figures(): the right column of all lines
-	// that have one.
+	// figuresWidth is the width of figures(), the right column.
 	figuresWidth = len("claimed 1234567 of 1234567 MiB")
 	// leastBar is the width of a bar on the narrowest terminal.
 	leastBar = 16
-	// silentAfter is how long a device plugin may be silent before its node
-	// is marked: several of its regular reports.
+	// silentAfter is how long a device plugin may be silent before its node is marked:
+	// several reporting intervals.
 	silentAfter = 3 * time.Minute
 )
 
-// emptyText is shown instead of a table without nodes, GPUs and problems.
+// emptyText is shown for a table without nodes, GPUs and problems.
 const emptyText = `The allocation table is empty: no device plugin has reported a node.
 
   Table: %s
 
-Is that the table that the plugins use? Their "table" block must say the same
-as --table-store, --table-address and --table-prefix (see --help).
+Is that the table that the plugins use? Their "table" block must have the same
+values as --table-store, --table-address and --table-prefix (see --help).
 Is the device plugin loaded? "nomad node status -verbose <node>" lists gpu-mem
-devices if it is; else Nomad's log says why not.
+devices if it is; if not, Nomad's log says why.
 `
 
 // text draws a report.
@@ -60,8 +59,8 @@ func draw(r Report, p paint) string {
 
 func (t *text) line(s string) { t.WriteString(strings.TrimRight(s, " ") + "\n") }
 
-// summary writes two lines: on the left what is summed up, on the right how
-// much of it is claimed and how much is used.
+// summary writes two lines: on the left the name and free memory, on the right how much is
+// claimed and how much is used.
 func (t *text) summary(first string, more []string, m Memory, style func(string) string) {
 	left := max(t.width-figuresWidth-1, leastBar)
 	free := fmt.Sprintf("free %d MiB", m.FreeMiB)
@@ -122,8 +121,7 @@ func (t *text) node(n Node, now time.Time) {
 	}
 }
 
-// gpu writes what the GPU is, its bar, under it the part that is in use, and
-// its notes.
+// gpu writes the GPU's title, its bar, below it the used part, and its notes.
 func (t *text) gpu(g GPU) {
 	t.line(t.title(g))
 	width := max(t.width-figuresWidth-1, leastBar)
@@ -146,7 +144,7 @@ func (t *text) used(cells string, g GPU) string {
 	return t.dim(cells)
 }
 
-// title has the model cut so that the rest fits: the UUID is what one copies.
+// title cuts the model so that the UUID fits: the operator copies it.
 func (t *text) title(g GPU) string {
 	if !g.Reported {
 		return t.bold("GPU ") + words.Printable(string(g.ID))
@@ -166,7 +164,7 @@ func (t *text) problems(problems []Problem) {
 		return
 	}
 	t.line("")
-	t.line(t.bad(words.Count(len(problems), "value") + " cannot be read; the plugins leave them as they are, and so does this program"))
+	t.line(t.bad(words.Count(len(problems), "value") + " cannot be read; the plugins and this program leave them unchanged"))
 	for _, problem := range problems {
 		t.line("  " + words.Printable(problem.Key))
 		t.line("    " + words.Printable(problem.Error))

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// Options say how a report is written.
+// Options are how a report is written.
 type Options struct {
 	JSON  bool // instead of text
 	Watch bool // as one of many: JSON in one line, text on an empty screen or followed by a line

@@ -16,10 +16,10 @@ import (
 
 func (c Config) validateConsul() error {
 	if c.Prefix == "" || c.Prefix != strings.Trim(c.Prefix, "/") || strings.Contains(c.Prefix, "//") {
-		return fmt.Errorf("table.prefix = %q: want a Consul KV path without slashes at its ends", c.Prefix)
+		return fmt.Errorf("table.prefix = %q: want a Consul KV path without slashes at its ends, for example gpu-mem", c.Prefix)
 	}
 	if !addressable(c.Prefix) {
-		return fmt.Errorf("table.prefix = %q: Consul cannot be asked for keys with \".\" or \"..\" between slashes, or with what cannot be seen", c.Prefix)
+		return fmt.Errorf("table.prefix = %q: Consul does not support \".\", \"..\" or control characters in it", c.Prefix)
 	}
 	if !validAddress(c.Address) {
 		return fmt.Errorf("table.address = %q: want host:port, an http or https URL, or unix:///path", c.Address)
@@ -30,8 +30,8 @@ func (c Config) validateConsul() error {
 	return c.validateFiles()
 }
 
-// validateFiles checks the options that name files, and those of TLS. A path must
-// not depend on the directory that an agent was started in.
+// validateFiles checks the options for files and TLS. Paths must be absolute: they must not
+// depend on the agent's working directory.
 func (c Config) validateFiles() error {
 	scheme, _, found := strings.Cut(c.Address, "://")
 	for _, option := range []struct {
@@ -59,8 +59,8 @@ func (c Config) validateFiles() error {
 	return nil
 }
 
-// addressable reports whether what is written below a prefix is also found there:
-// reads name keys in a URL's path, of which servers take out some elements.
+// addressable reports whether keys below a prefix can be read back: reads have the key in a
+// URL's path, from which servers remove some elements.
 func addressable(prefix string) bool {
 	for element := range strings.SplitSeq(prefix, "/") {
 		if element == "." || element == ".." {
@@ -70,8 +70,8 @@ func addressable(prefix string) bool {
 	return utf8.ValidString(prefix) && !strings.ContainsFunc(prefix, unicode.IsControl)
 }
 
-// validAddress reports whether the Consul client can make something of the
-// address. Empty is for the environment to say.
+// validAddress reports whether the Consul client accepts the address. An empty one defaults to
+// the environment's.
 func validAddress(address string) bool {
 	scheme, rest, isURL := strings.Cut(address, "://")
 	switch {

@@ -1,9 +1,11 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tableconfig is the configuration of the allocation table: the
-// "table" block that the device plugin and the task driver share, and the
-// command line's flags. It opens nothing; main does.
+// Package tableconfig is the configuration of the allocation table, for the "table" block of
+// the device plugin and the task driver and for the command line's flags. main opens the
+// table.
+//
+// tableconfig.go has the options and the file store's checks, consul.go those of Consul.
 package tableconfig
 
 import (
@@ -17,7 +19,7 @@ import (
 	"nomad-gpu-mem/internal/schema"
 )
 
-// The stores that a table can be kept in.
+// The stores of a table.
 const (
 	StoreConsul = "consul" // Consul KV, for a cluster
 	StoreFile   = "file"   // a file, for one node without Consul
@@ -29,12 +31,12 @@ const (
 	DefaultPath  = "/var/lib/nomad-gpu-mem/table.json"
 )
 
-// Config says where the table is.
+// Config locates the table.
 type Config struct {
 	Store string `codec:"store"` // StoreConsul or StoreFile
 
-	// Consul. What is empty comes from the environment variables that all
-	// Consul clients read (CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, ...).
+	// Consul. Empty options default to the environment variables of Consul's clients
+	// (CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN, ...).
 	Address       string `codec:"address"` // "127.0.0.1:8500", "https://consul.example:8501", "unix:///path"
 	Token         string `codec:"token"`
 	TokenFile     string `codec:"token_file"` // read again whenever it changes
@@ -72,8 +74,7 @@ func Spec() *hclspec.Spec {
 	return schema.Object(fields...)
 }
 
-// WithDefaults fills what is empty: Nomad leaves a block that is not there
-// zero.
+// WithDefaults sets the defaults of empty options: Nomad leaves a missing block zero.
 func (c Config) WithDefaults() Config {
 	d := Default()
 	if c.Store == "" {

@@ -24,7 +24,7 @@ func TestValidate(t *testing.T) {
 		{"prefix that climbs", func(c *Config) { c.Prefix = "teams/../gpu-mem" }, `table.prefix = "teams/../gpu-mem"`},
 		{"prefix that stays", func(c *Config) { c.Prefix = "./gpu-mem" }, `table.prefix = "./gpu-mem"`},
 		{"prefix with a tab", func(c *Config) { c.Prefix = "gpu\tmem" }, `table.prefix = "gpu\tmem"`},
-		{"prefix that is no text", func(c *Config) { c.Prefix = "gpu\xff" }, `table.prefix = "gpu\xff"`},
+		{"prefix that is not UTF-8", func(c *Config) { c.Prefix = "gpu\xff" }, `table.prefix = "gpu\xff"`},
 		{"prefix with signs", func(c *Config) { c.Prefix = "a b/ü?#%+..c" }, ""},
 		{"two tokens", func(c *Config) { c.Token, c.TokenFile = "t", "/run/token" }, "table.token and table.token_file"},
 		{"relative token file", func(c *Config) { c.TokenFile = "token" }, `table.token_file = "token"`},

@@ -1,15 +1,15 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tellonce reports a condition that lasts once, however often it is found.
+// Package tellonce makes a lasting condition be reported only once.
 package tellonce
 
-// Last is the last report on a condition. The zero value has none. A Last serves one
-// goroutine at a time.
+// Last is the last report on a condition. The zero value has none. It is not safe for
+// concurrent use.
 type Last struct{ report string }
 
-// Note takes the present report, "" for none. It returns isNew if the report differs from
-// the last one, so that it has to be told, and isOver if there was one and is none now.
+// Note records the current report, "" for none. It returns isNew if the report must be made:
+// it differs from the last one; and isOver if the condition has ended.
 func (l *Last) Note(report string) (isNew, isOver bool) {
 	last := l.report
 	l.report = report

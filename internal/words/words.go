@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package words puts names and numbers into messages for a terminal.
+// Package words formats names and numbers for terminal messages.
 package words
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Count says how many there are of what: "1 node", "2 nodes".
+// Count formats a number of things: "1 node", "2 nodes".
 func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -18,8 +18,8 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Printable replaces what could move the cursor or change colours: names come from a store
-// and from jobs that others write.
+// Printable replaces characters that could move the cursor or change colours: names come from
+// a store and from jobs, which are not trusted.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -22,7 +22,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// readyTime is how long a server may take until it takes writes.
+// readyTime is how long a server may take until it accepts writes.
 const readyTime = time.Minute
 
 // Agent is one Consul server.
@@ -34,12 +34,10 @@ type Agent struct {
 	process *exec.Cmd
 }
 
-// Settings are members of a server's configuration file. Those given replace
-// the ones it would have.
+// Settings are members of a server's configuration file. They override the defaults.
 type Settings map[string]any
 
-// ACL makes a server that denies everything to everyone but the management
-// token.
+// ACL makes a server deny everything except with the management token.
 func ACL(managementToken string) Settings {
 	return Settings{"acl": map[string]any{
 		"enabled": true, "default_policy": "deny",
@@ -47,8 +45,8 @@ func ACL(managementToken string) Settings {
 	}}
 }
 
-// Start starts a server of its own on loopback and ends it with the test. It
-// returns before the server takes writes: see Ready.
+// Start starts a server on loopback and stops it with the test. It returns before the server
+// accepts writes: see Ready.
 func Start(t testing.TB, settings ...Settings) *Agent {
 	t.Helper()
 	ports := freePorts(t, 3)
@@ -64,8 +62,8 @@ func Start(t testing.TB, settings ...Settings) *Agent {
 	return a
 }
 
-// StartTLS starts a server that speaks HTTPS only and wants a certificate of
-// its clients, signed by the authority in caFile.
+// StartTLS starts a server that serves HTTPS only and requires client certificates signed by
+// the authority in caFile.
 func StartTLS(t testing.TB, caFile, certFile, keyFile string) *Agent {
 	t.Helper()
 	port := freePorts(t, 1)[0]
@@ -82,8 +80,7 @@ func StartTLS(t testing.TB, caFile, certFile, keyFile string) *Agent {
 	return a
 }
 
-// launch writes the configuration and starts the server for as long as the
-// test lasts.
+// launch writes the configuration and starts the server until the test ends.
 func (a *Agent) launch(t testing.TB, settings []Settings) {
 	t.Helper()
 	config := Settings{
@@ -104,7 +101,7 @@ func (a *Agent) launch(t testing.TB, settings []Settings) {
 	t.Cleanup(a.Kill)
 }
 
-// Restart starts the server with the data that it has, after Kill.
+// Restart starts the server with its data again, after Kill.
 func (a *Agent) Restart() error {
 	log, err := os.OpenFile(filepath.Join(a.Dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -116,20 +113,19 @@ func (a *Agent) Restart() error {
 	return a.process.Start()
 }
 
-// Kill ends the server without a chance to say goodbye.
+// Kill ends the server with SIGKILL.
 func (a *Agent) Kill() {
 	_ = a.process.Process.Kill()
 	_ = a.process.Wait()
 }
 
-// Freeze stops the server in the middle of whatever it does, until Thaw.
+// Freeze pauses the server with SIGSTOP, until Thaw.
 func (a *Agent) Freeze() error { return a.process.Process.Signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (a *Agent) Thaw() error { return a.process.Process.Signal(syscall.SIGCONT) }
 
-// Ready waits until the server takes writes: it does so some time after it
-// answers.
+// Ready waits until the server accepts writes, which is some time after it answers.
 func (a *Agent) Ready(t testing.TB, token string) {
 	t.Helper()
 	client := a.Client(t, token)
@@ -139,11 +135,11 @@ func (a *Agent) Ready(t testing.TB, token string) {
 	})
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(a.Dir, "log"))
-		t.Fatalf("Consul does not take writes: %v\n%s", err, log)
+		t.Fatalf("Consul does not accept writes: %v\n%s", err, log)
 	}
 }
 
-// Client talks to the server without the store under test.
+// Client returns a client of the server, independent of the store under test.
 func (a *Agent) Client(t testing.TB, token string) *api.Client {
 	t.Helper()
 	config := api.DefaultConfig()

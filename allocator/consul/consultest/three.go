@@ -16,10 +16,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Three is a cluster of three servers. They live in a network namespace of
-// their own, each at an address of its loopback, so that any traffic between
-// them can be cut. Clients reach each server through a Unix socket, which no
-// cut affects.
+// Three is a cluster of three servers in one private network namespace, each at an address
+// of its loopback, so that a test can cut any traffic between them. Clients reach each
+// server through a Unix socket, which no cut affects.
 type Three struct {
 	Servers   [3]*Agent
 	namespace string
@@ -32,8 +31,8 @@ const (
 
 func addressOf(server int) string { return fmt.Sprintf("127.0.0.%d", 11+server) }
 
-// StartThree starts the cluster, waits until it takes writes, and ends it with
-// the test. It needs the right to make network namespaces.
+// StartThree starts the cluster, waits until it accepts writes, and stops it with the test.
+// It needs the privilege to create network namespaces.
 func StartThree(t testing.TB) *Three {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +60,8 @@ func (c *Three) launch(t testing.TB, server int, peers []string) *Agent {
 	a.launch(t, []Settings{{
 		"bootstrap_expect": len(c.Servers), "node_name": fmt.Sprintf("server-%d", server),
 		"bind_addr": addressOf(server), "retry_join": peers, "retry_interval": "1s",
-		// A server that is away for a moment stays a voter, or the next one
-		// that goes takes the majority with it.
+		// A server that is unavailable for a moment stays a voter. Otherwise the loss of
+		// the next one would lose the majority.
 		"autopilot": map[string]any{"cleanup_dead_servers": false},
 		"addresses": map[string]string{"http": socket},
 		"ports": map[string]int{
@@ -72,7 +71,7 @@ func (c *Three) launch(t testing.TB, server int, peers []string) *Agent {
 	return a
 }
 
-// Leader returns the number of the server that all of a majority follow.
+// Leader returns the number of the server that a majority follows.
 func (c *Three) Leader(t testing.TB) (leader int) {
 	t.Helper()
 	must.NoError(t, Eventually(t.Context(), readyTime, func(ctx context.Context) error {
@@ -94,8 +93,7 @@ func (c *Three) Leader(t testing.TB) (leader int) {
 	return leader
 }
 
-// Isolate cuts all traffic between a server and the others. Nothing is told to
-// either side: packets are lost.
+// Isolate drops all traffic between a server and the others.
 func (c *Three) Isolate(t testing.TB, server int) {
 	t.Helper()
 	address := addressOf(server)

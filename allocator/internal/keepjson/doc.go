@@ -4,5 +4,5 @@
 // Package keepjson reads and writes structs as JSON and keeps the fields that this version
 // does not know, so that a rewrite of a newer version's value loses nothing.
 //
-// fields.go does it; names.go looks at the names of fields without a decoder.
+// fields.go reads and writes; names.go scans the names of fields without a decoder.
 package keepjson

@@ -18,10 +18,9 @@ import (
 // newer version may have written them, so a rewrite must keep them.
 type Fields map[string]json.RawMessage
 
-// Unmarshal decodes an object into the struct that known points to, and returns
-// the members that the struct has no field for. Names must match
-// exactly: encoding/json alone would also read "State" into the field "state",
-// and a member that is both read and kept would come back as two.
+// Unmarshal decodes an object into the struct that known points to, and returns the members
+// without a field in the struct. Names must match exactly: encoding/json alone would also
+// read "State" into the field "state", and Marshal would write such a member twice.
 func Unmarshal(data []byte, known any) (Fields, error) {
 	target := reflect.ValueOf(known).Elem()
 	index := jsonFields(target.Type())
@@ -65,8 +64,7 @@ func Marshal(known any, unknown Fields) ([]byte, error) {
 	return Encode(all)
 }
 
-// Encode encodes a value without the escapes that JSON needs inside of HTML only: they
-// make one byte of a name six.
+// Encode encodes a value without escapes for HTML, which turn one byte of a name into six.
 func Encode(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -77,11 +75,11 @@ func Encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// fieldsOf remembers jsonFields: what is derived from a type never changes.
+// fieldsOf caches the results of jsonFields.
 var fieldsOf sync.Map
 
-// jsonFields returns the index of each field of a struct, those of embedded
-// structs included, by the name that its tag gives it in JSON.
+// jsonFields returns the index of each field of a struct, including those of embedded
+// structs, by its JSON name.
 func jsonFields(t reflect.Type) map[string][]int {
 	if known, ok := fieldsOf.Load(t); ok {
 		return known.(map[string][]int)
@@ -97,9 +95,9 @@ func jsonFields(t reflect.Type) map[string][]int {
 	return indexes
 }
 
-// CheckNames returns an error if an object in the JSON text has two members of
-// one name. Decoding would keep the last one only, and the next rewrite would
-// lose the other for good. The text must be valid.
+// CheckNames returns an error if an object in the JSON text has two members of one name.
+// Decoding would keep only the last one, and the next rewrite would lose the other. The text
+// must be valid.
 func CheckNames(data []byte) error {
 	if distinctNames(data) {
 		return nil
@@ -123,7 +121,7 @@ func checkNextNames(d *json.Decoder) error {
 				return err
 			}
 			if seen[name] {
-				return fmt.Errorf("member %q is there twice", name)
+				return fmt.Errorf("member %q occurs twice", name)
 			}
 			seen[name] = true
 		}

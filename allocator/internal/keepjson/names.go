@@ -8,11 +8,10 @@ import (
 	"slices"
 )
 
-// eachName goes through JSON text and calls visit for the beginning of each
-// object, with no name, and for the name of each of its members, with the depth
-// of the object from 1. It is much faster than a decoder. It returns false if it
-// met what it does not understand, an escape in a name above all; then a decoder
-// has to look. The text need not be valid.
+// eachName scans JSON text and calls visit for the beginning of each object, with no name,
+// and for the name of each member, with the object's depth from 1. It is much faster than a
+// decoder. It returns false if the caller must use a decoder instead, mostly because a name
+// contains an escape. The text need not be valid.
 func eachName(data []byte, visit func(depth int, name []byte)) bool {
 	var open []byte // delimiters
 	expectName := false
@@ -51,7 +50,7 @@ func eachName(data []byte, visit func(depth int, name []byte)) bool {
 	return len(open) == 0
 }
 
-// endOfString returns where the string that begins at i has its closing quote.
+// endOfString returns the position of the closing quote of the string that begins at i.
 func endOfString(data []byte, i int) int {
 	for ; i < len(data); i++ {
 		switch data[i] {
@@ -64,8 +63,7 @@ func endOfString(data []byte, i int) int {
 	return -1
 }
 
-// namesIn reports whether the members of an object, not those inside of them,
-// all have names for which known is true.
+// namesIn reports whether known is true for the names of all top-level members of an object.
 func namesIn(object []byte, known func(name []byte) bool) bool {
 	all := true
 	understood := eachName(object, func(depth int, name []byte) {
@@ -74,11 +72,11 @@ func namesIn(object []byte, known func(name []byte) bool) bool {
 	return understood && all
 }
 
-// smallObject is how many names are compared one by one.
+// smallObject is the most names that are compared one by one.
 const smallObject = 24
 
-// distinctNames reports whether no object has two members of one name. False
-// means that a decoder has to look.
+// distinctNames reports whether no object has two members of one name. If false, the caller
+// must use a decoder.
 func distinctNames(data []byte) bool {
 	var names [][][]byte // by depth
 	distinct := true

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Library is the file name of the library, the one that NVIDIA's has.
+// Library is the file name of the library, the same as NVIDIA's.
 const Library = "libnvidia-ml.so.1"
 
 //go:embed c
@@ -57,7 +57,7 @@ func Build(dir string, without ...string) (string, error) {
 	return library, nil
 }
 
-// versionScript tells the linker which symbols to keep to itself.
+// versionScript is the linker script that hides the other symbols.
 func versionScript(hide []string) string {
 	local := ""
 	for _, symbol := range hide {

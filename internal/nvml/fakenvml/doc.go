@@ -3,8 +3,8 @@
 
 // Package fakenvml is an NVML for machines without a GPU: a small
 // libnvidia-ml.so.1 in C (folder c) that the real go-nvml loads by path, and
-// what a test needs to build it and to write its state. Production code knows
-// nothing of it: the plugin's option nvml_library is all that differs.
+// what a test needs to build it and to write its state. Production code does
+// not depend on it: only the plugin's option nvml_library differs.
 //
 // The library keeps no state. Each call reads the text file that the
 // environment variable FAKE_NVML_STATE names, so a GPU can fail, hang, vanish
@@ -44,29 +44,29 @@
 //	ecc_uncorrected = 0      volatile uncorrected errors; also ecc_l1, ecc_l2,
 //	                         ecc_memory
 //	remapped_rows = well     or pending, or failed
-//	recovery_action = 1      what the driver asks for: 0 nothing, 1 a reset, 2 a
+//	recovery_action = 1      asked for by the driver: 0 nothing, 1 a reset, 2 a
 //	                         reboot, ... (nvmlDeviceGpuRecoveryAction_t)
 //	fabric = completed       of the NVLink fabric; or not_started, in_progress, failed
 //	mig = on                 the GPU supports MIG, which is on or off
 //	gpu_instance, compute_instance    IDs, of a [mig]
 //
-// A key that is absent is a value that this GPU cannot tell: the call returns
+// A missing key is a value that the GPU does not report: the call returns
 // NOT_SUPPORTED, as on many real cards.
 //
-// Three keys may stand under the node or a GPU, several times each:
+// Three keys may be set for the node or a GPU, several times each:
 //
 //	fail = nvmlDeviceGetMemoryInfo* GPU_IS_LOST
 //	hang = nvmlDeviceGetName
 //	event = xid 79
 //
 // The first makes a function return an NVML error, by name or number. The
-// second blocks it until the line is gone. Functions are C symbols with their
-// version suffix; a trailing '*' stands for any ending. A late driver is
-// "fail = nvmlInit* DRIVER_NOT_LOADED" under the node, or no state file at
+// second blocks it until the line is removed. Functions are C symbols with their
+// version suffix; a trailing '*' matches any ending. A driver that is not loaded
+// yet is "fail = nvmlInit* DRIVER_NOT_LOADED" for the node, or no state file at
 // all. An event is delivered once to each event set that was registered before
-// the line was added, so lines are added and never taken away. A number after the
+// the line was added, so lines are added and never removed. A number after the
 // Xid is the GPU instance that it is about; other events are
 // "event = <NVML type> <data>".
 //
-// A driver that lacks a function is another library: see Build.
+// A driver without a function needs another library: see Build.
 package fakenvml

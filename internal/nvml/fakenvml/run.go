@@ -20,20 +20,20 @@ const (
 	childEnv   = "FAKE_NVML_TEST" // name of the test that a child process runs
 )
 
-// Machine is the pretended machine of one test.
+// Machine is the simulated machine of one test.
 type Machine struct {
 	Library string // for the option nvml_library
 	state   string
 	t       *testing.T
 }
 
-// Set makes the machine be like this from the next call on.
+// Set replaces the machine's state from the next call on.
 func (m *Machine) Set(state State) {
 	m.t.Helper()
 	must.NoError(m.t, state.Write(m.state))
 }
 
-// Main is the TestMain of a package whose tests use Run: it builds the library
+// Main is the TestMain of a package with tests that use Run: it builds the library
 // once for all of them, and fails the package if a goroutine is left.
 func Main(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
@@ -58,7 +58,7 @@ func exitOn(err error) {
 	}
 }
 
-// childTimeout is the caller's, as far as it is known.
+// childTimeout is the timeout of the calling test, if known.
 func childTimeout() string {
 	if f := flag.Lookup("test.timeout"); f != nil && f.Value.String() != "0s" {
 		return f.Value.String()
@@ -66,10 +66,9 @@ func childTimeout() string {
 	return "10m"
 }
 
-// Run runs a top-level test in a process of its own, since a process can load
-// only one NVML and keeps its state for ever. Each such test has its own
-// machine, without a driver until Set is called. The functions named in
-// without are missing from its library.
+// Run runs a top-level test in a separate process, since a process can load only one NVML and
+// keeps its state forever. Each such test has its own machine, without a driver until Set is
+// called. Its library lacks the functions named in without.
 func Run(t *testing.T, test func(*testing.T, *Machine), without ...string) {
 	t.Helper()
 	if os.Getenv(childEnv) == t.Name() {

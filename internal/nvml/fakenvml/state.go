@@ -15,10 +15,10 @@ import (
 // StateEnv is the environment variable that names the state file.
 const StateEnv = "FAKE_NVML_STATE"
 
-// NotAvailable is the memory of a process of which NVML cannot tell it.
+// NotAvailable is the memory of a process for which NVML does not report it.
 const NotAvailable = -1
 
-// State is the pretended machine. The zero value has a driver and no GPU.
+// State is the simulated machine. The zero value has a driver and no GPU.
 type State struct {
 	Driver string // "550.54.15" if empty
 	CUDA   string // "12.4" if empty
@@ -26,14 +26,14 @@ type State struct {
 	Faults
 }
 
-// Faults are what goes wrong, on the node or on one GPU.
+// Faults are the faults of the node or of one GPU.
 type Faults struct {
 	Fail map[string]string // function, or its start and '*', to the name of an NVML error
 	Hang []string          // functions that block, likewise
 }
 
-// GPU is one GPU or one MIG instance. Zero values are left out of the file,
-// and NVML then says that it cannot tell.
+// GPU is one GPU or one MIG instance. Zero values are left out of the file, and NVML then does
+// not report them.
 type GPU struct {
 	UUID, Name  string
 	PCIBusID    string

@@ -15,7 +15,7 @@ type jobKey struct{ space, id string }
 
 func keyOf(stub *api.JobListStub) jobKey { return jobKey{space: stub.Namespace, id: stub.ID} }
 
-// work is which jobs are to be looked at.
+// work is the set of jobs to check.
 type work struct {
 	all  bool
 	jobs map[jobKey]bool
@@ -23,7 +23,7 @@ type work struct {
 
 func (w work) has(job jobKey) bool { return w.all || w.jobs[job] }
 
-// agenda collects work until it is taken.
+// agenda is a queue that merges work until it is taken.
 type agenda struct {
 	news chan struct{} // has an entry if there is work
 
@@ -31,7 +31,7 @@ type agenda struct {
 	work work
 }
 
-// only is the work of looking at one job.
+// only is the work of checking one job.
 func only(space, id string) work { return work{jobs: map[jobKey]bool{{space: space, id: id}: true}} }
 
 func newAgenda() *agenda {

@@ -13,10 +13,10 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 )
 
-// Deployment is how far Nomad is with the deployment of a service.
+// Deployment is the state of a service's deployment.
 type Deployment struct {
 	ID          string            `json:"id"`
-	Status      string            `json:"status"` // running, paused, ..., and at the end successful, failed or cancelled
+	Status      string            `json:"status"` // running, paused, ..., and finally successful, failed or cancelled
 	Description string            `json:"description"`
 	Groups      []DeploymentGroup `json:"groups"` // by name
 }
@@ -30,7 +30,7 @@ type DeploymentGroup struct {
 	Unhealthy int    `json:"unhealthy"`
 }
 
-// Ended reports whether Nomad is done with it.
+// Ended reports whether the deployment has ended.
 func (d Deployment) Ended() bool {
 	return slices.Contains([]string{structs.DeploymentStatusSuccessful, structs.DeploymentStatusFailed, structs.DeploymentStatusCancelled}, d.Status)
 }
@@ -38,14 +38,14 @@ func (d Deployment) Ended() bool {
 // Successful reports whether all instances are healthy.
 func (d Deployment) Successful() bool { return d.Status == structs.DeploymentStatusSuccessful }
 
-// followDeployment waits until Nomad is done with the report's deployment. One that
-// waits for a promotion is waited for.
+// followDeployment waits until the report's deployment has ended. It also waits for a
+// promotion.
 func (s *Site) followDeployment(ctx context.Context, report *Report, progress func(Deployment)) error {
 	q := &api.QueryOptions{Namespace: report.Plan.Space, WaitTime: patience}
 	for {
 		found, meta, err := s.nomad.Deployments().Info(report.deployment, q.WithContext(ctx))
 		if err != nil {
-			return asked("read deployment "+report.deployment, err)
+			return nomadFailed("read deployment "+report.deployment, err)
 		}
 		now := deploymentOf(found)
 		if report.Deployment == nil || fmt.Sprint(*report.Deployment) != fmt.Sprint(now) {

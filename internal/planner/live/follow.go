@@ -17,11 +17,10 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// patience is how long one question about an evaluation waits for news.
+// patience is how long one blocking query for an evaluation waits for a change.
 const patience = 30 * time.Second
 
-// follow waits until Nomad has decided on the report's evaluation, and notes
-// what it did.
+// follow waits for the end of the report's evaluation, and records the result.
 func (s *Site) follow(ctx context.Context, plan *planner.Plan, report *Report) error {
 	eval, err := s.decided(ctx, plan, report)
 	if err != nil || report.Queue != nil {
@@ -38,8 +37,8 @@ func (s *Site) follow(ctx context.Context, plan *planner.Plan, report *Report) e
 	return nil
 }
 
-// decided returns the report's evaluation once Nomad is done with it. A job that waits in
-// a batch queue is not waited for: its place there is noted in the report.
+// decided returns the report's evaluation once it has ended. It does not wait for a job in
+// a batch queue: it records the position there.
 func (s *Site) decided(ctx context.Context, plan *planner.Plan, report *Report) (*api.Evaluation, error) {
 	id, q := report.Evaluation, &api.QueryOptions{Namespace: plan.Space, WaitTime: patience}
 	if plan.Queue != "" {
@@ -48,7 +47,7 @@ func (s *Site) decided(ctx context.Context, plan *planner.Plan, report *Report) 
 	for {
 		eval, meta, err := s.nomad.Evaluations().Info(id, q.WithContext(ctx))
 		if err != nil {
-			return nil, asked("read evaluation "+id, err)
+			return nil, nomadFailed("read evaluation "+id, err)
 		}
 		if eval.Status != structs.EvalStatusPending {
 			return eval, nil
@@ -68,15 +67,14 @@ func (s *Site) started(ctx context.Context, plan *planner.Plan, eval *api.Evalua
 	var all []*structs.AllocListStub
 	q := &api.QueryOptions{Namespace: plan.Space, Params: withResources, Filter: fmt.Sprintf("EvalID == %q", eval.ID)}
 	if _, err := s.nomad.Raw().Query("/v1/allocations", &all, q.WithContext(ctx)); err != nil {
-		return nil, asked("list the allocations of evaluation "+eval.ID, err)
+		return nil, nomadFailed("list the allocations of evaluation "+eval.ID, err)
 	}
 	return slices.DeleteFunc(all, func(alloc *structs.AllocListStub) bool {
-		return alloc.CreateIndex <= eval.CreateIndex // it was there before, and was updated in place
+		return alloc.CreateIndex <= eval.CreateIndex // it existed before, and was updated in place
 	}), nil
 }
 
-// failures says for each group that Nomad found no place for what was in the
-// way.
+// failures returns for each group that Nomad could not place the reasons.
 func failures(eval *api.Evaluation) map[string]string {
 	if len(eval.FailedTGAllocs) == 0 {
 		return nil
@@ -90,14 +88,14 @@ func failures(eval *api.Evaluation) map[string]string {
 			}
 		}
 		if len(reasons) == 0 {
-			reasons = append(reasons, fmt.Sprintf("%d nodes looked at, %d ruled out, %d full", metric.NodesEvaluated, metric.NodesFiltered, metric.NodesExhausted))
+			reasons = append(reasons, fmt.Sprintf("%d nodes evaluated, %d filtered, %d exhausted", metric.NodesEvaluated, metric.NodesFiltered, metric.NodesExhausted))
 		}
 		found[group] = strings.Join(reasons, ", ")
 	}
 	return found
 }
 
-// brief cuts long lists of nodes out of a reason.
+// brief truncates a reason, which may contain a long list of nodes.
 func brief(reason string) string {
 	const most = 80
 	if len(reason) > most {

@@ -17,43 +17,43 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// ErrLoses is returned for a registered job that would lose something if it were
-// submitted again, or has lost it.
+// ErrLoses is returned when a registered job would lose fields if it were submitted again,
+// or has lost some.
 var ErrLoses = errors.New("fields of the job would be lost")
 
-// dryRun is a request to say what registering a job would change.
+// dryRun is a request for what registering a job would change.
 type dryRun struct {
 	Job  json.RawMessage
 	Diff bool
 }
 
 // keepsAll asks Nomad what submitting a registered job with new pins would change, and
-// refuses if that is more than the pins. The servers compare with what they have
-// stored: an agent of an older version does not pass on fields that it does not know,
-// and so neither this program nor the agent can see that they are missing.
+// returns an error if that is more than the pins. The servers compare with what they have
+// stored: an older agent drops fields that it does not know, so neither it nor this program
+// can notice that they are missing.
 func (s *Site) keepsAll(ctx context.Context, plan *planner.Plan, text json.RawMessage) error {
 	space, id := plan.Space, plan.ID
 	var answer struct {
 		Diff           *api.JobDiff
-		JobModifyIndex uint64 // of the job that was compared with
+		JobModifyIndex uint64 // of the registered job
 	}
 	w := (&api.WriteOptions{Namespace: space}).WithContext(ctx)
 	request := &dryRun{Job: text, Diff: true}
 	if _, err := s.nomad.Raw().Write("/v1/job/"+url.PathEscape(id)+"/plan", request, &answer, w); err != nil {
-		return asked("compare job "+id+" with new pins", err)
+		return nomadFailed("compare job "+id+" with new pins", err)
 	}
 	if answer.JobModifyIndex != plan.Index {
 		return errOtherVersion
 	}
 	if lost := lostIn(answer.Diff); len(lost) > 0 {
-		return fmt.Errorf("%w: %s. The agent at %s may be older than the servers; ask another by --nomad-address, "+
+		return fmt.Errorf("%w: %s. The agent at %s may be older than the servers; use another with --nomad-address, "+
 			"or submit the job's file again", ErrLoses, strings.Join(lost, ", "), s.nomad.Address())
 	}
 	return nil
 }
 
-// keptAll reads a job that was submitted with new pins, and compares it with what it
-// was before, unless another version was submitted meanwhile.
+// keptAll compares a job that was submitted with new pins with its version before, unless
+// another version was submitted meanwhile.
 func (s *Site) keptAll(ctx context.Context, index uint64, before *planner.Document) error {
 	space, id := namespace(before.Job), *before.Job.ID
 	after, err := s.stored(ctx, space, id)
@@ -66,10 +66,10 @@ func (s *Site) keptAll(ctx context.Context, index uint64, before *planner.Docume
 	}
 	lost, err := planner.Lost(before.Text, after)
 	if err != nil {
-		return fmt.Errorf("compare job %s with what it was: %w", id, err)
+		return fmt.Errorf("compare job %s with its earlier version: %w", id, err)
 	}
 	if len(lost) > 0 {
-		return fmt.Errorf("%w: Nomad stored job %s without %s; `nomad job revert -namespace=%s %s %d` brings them back",
+		return fmt.Errorf("%w: Nomad stored job %s without %s; `nomad job revert -namespace=%s %s %d` restores them",
 			ErrLoses, id, strings.Join(lost, ", "), space, id, version(before.Job))
 	}
 	return nil
@@ -82,7 +82,7 @@ func version(job *api.Job) uint64 {
 	return *job.Version
 }
 
-// lostIn names what a diff takes away or changes, but for what the planner owns.
+// lostIn names what a diff removes or changes, except what the planner owns.
 func lostIn(diff *api.JobDiff) []string {
 	if diff == nil {
 		return nil

@@ -47,7 +47,7 @@ func replanRich(t *testing.T, unknown ...string) (live.Replanned, *world) {
 	return all[0], w
 }
 
-// What replan changes itself is not taken for a loss.
+// What replan itself changes does not count as lost.
 func TestReplanOfARichJob(t *testing.T) {
 	t.Parallel()
 	one, _ := replanRich(t)
@@ -55,7 +55,7 @@ func TestReplanOfARichJob(t *testing.T) {
 	must.True(t, one.Changed)
 }
 
-// A job that would lose something is left alone, and what it would lose is named.
+// A job that would lose fields is left unchanged, and the error names the fields.
 func TestReplanNamesLosses(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{
@@ -76,7 +76,7 @@ func TestReplanNamesLosses(t *testing.T) {
 	}
 }
 
-// If Nomad stores less than it said it would, replan says so, and how to get it back.
+// If Nomad stores less than its plan reported, replan says what is missing and how to restore it.
 func TestReplanNoticesLossesAfterwards(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(3, gpu())...)

@@ -76,7 +76,7 @@ func options(pin planner.Pin) planner.Options {
 	return planner.Options{Policy: policy, Pin: pin}
 }
 
-// reserved counts the units that planners keep.
+// reserved counts the reserved units.
 func (w *world) reserved(t *testing.T) int {
 	t.Helper()
 	snapshot, err := w.table.Snapshot(t.Context())
@@ -147,7 +147,7 @@ func once(do func(*nomadtest.Nomad)) func(*nomadtest.Nomad) {
 	}
 }
 
-// Somebody takes the planned GPU at the last moment.
+// Another task takes the planned GPU at the last moment.
 func TestLostRaceForTheGPU(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(2, gpu())...)
@@ -167,7 +167,7 @@ func TestLostRaceForTheGPU(t *testing.T) {
 	must.NotEq(t, plan.Groups[0].Places[0].Node, report.Outcomes[0].Node)
 }
 
-// Somebody submits another version of the job at the last moment.
+// Another version of the job is submitted at the last moment.
 func TestLostRaceForTheJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(2, gpu())...)
@@ -184,18 +184,18 @@ type racing struct {
 	lost bool
 }
 
-func (r *racing) Reserve(ctx context.Context, owner allocator.Owner, ttl time.Duration, rooms []allocator.Room) error {
+func (r *racing) Reserve(ctx context.Context, owner allocator.Owner, ttl time.Duration, requests []allocator.UnitRequest) error {
 	if !r.lost {
 		r.lost = true
 		other := owner
 		other.Job, other.Alloc = "other", "plan-other"
-		taken := rooms[0]
-		taken.Count = taken.Of
-		if err := r.Table.Reserve(ctx, other, ttl, []allocator.Room{taken}); err != nil {
+		taken := requests[0]
+		taken.Count = taken.TotalUnits
+		if err := r.Table.Reserve(ctx, other, ttl, []allocator.UnitRequest{taken}); err != nil {
 			return err
 		}
 	}
-	return r.Table.Reserve(ctx, owner, ttl, rooms)
+	return r.Table.Reserve(ctx, owner, ttl, requests)
 }
 
 func TestLostRaceForTheReservation(t *testing.T) {
@@ -209,7 +209,7 @@ func TestLostRaceForTheReservation(t *testing.T) {
 	must.Eq(t, 22, w.reserved(t)) // the other's
 }
 
-// What fits nowhere waits in Nomad, confined to no nodes.
+// Instances that fit nowhere wait in Nomad, not confined to nodes.
 func TestRunOfWhatFitsNowhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(2, gpu())...)
@@ -265,7 +265,7 @@ func TestProfile(t *testing.T) {
 	must.Eq(t, 5, report.Plan.Groups[0].Places[0].Slices[0].Units)
 }
 
-// A list that has become short is made anew, and nothing restarts.
+// A list that has become short is refreshed, and nothing restarts.
 func TestReplanOfAShortList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(12, gpu())...)
@@ -304,7 +304,7 @@ func TestReplanOfAShortList(t *testing.T) {
 	must.SliceEmpty(t, all[0].Why)
 }
 
-// A job whose planned node went away before it could start is planned anew, in
+// A job that lost its planned node before it could start is planned again, in
 // everything.
 func TestReplanOfWhatWaits(t *testing.T) {
 	t.Parallel()
@@ -331,7 +331,7 @@ func TestReplanOfWhatWaits(t *testing.T) {
 	}
 }
 
-// What somebody submits while a job is planned again is not undone.
+// A version that is submitted while a job is planned again is not undone.
 func TestReplanLosesToAnotherVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(12, gpu())...)
@@ -369,7 +369,7 @@ func TestReplanOfOneMoreThatWaits(t *testing.T) {
 	must.Len(t, 2, all[0].Report.Plan.Groups[0].Nodes)
 }
 
-// Jobs without pins are left alone.
+// Jobs without pins are left unchanged.
 func TestReplanOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Node(0, gpu()))
@@ -379,15 +379,15 @@ func TestReplanOfOthers(t *testing.T) {
 	must.SliceEmpty(t, all)
 }
 
-// whole is a job that wants all of one GPU.
+// whole is a job that asks for a whole GPU.
 func whole(id string) *api.Job {
 	j := job(id, 1, 1)
 	j.Meta = map[string]string{planner.MetaAmount: "whole"}
 	return j
 }
 
-// A job that fitted nowhere waits for a GPU of the size that it was given, and is
-// free to take one of another size when it is planned again. What runs goes on.
+// A job that fitted nowhere waits for a GPU of its planned size, and is
+// free to take one of another size when it is planned again. Running tasks keep running.
 func TestReplanOfWhatFittedNowhere(t *testing.T) {
 	t.Parallel()
 	for _, pin := range planner.Pins {
@@ -416,11 +416,11 @@ func TestReplanOfWhatFittedNowhere(t *testing.T) {
 			must.False(t, all[0].Changed)
 			must.Eq(t, 1, all[0].Report.Plan.Missing())
 
-			// Room comes up on the GPU of the other size.
+			// The GPU of the other size becomes free.
 			bound := *report.Plan.Job.TaskGroups[0].Tasks[0].Resources.Devices[0].Count
 			others := map[uint64][]string{22: {nomadtest.UUID(2, 0), nomadtest.UUID(3, 0)}, 40: {nomadtest.UUID(0, 0), nomadtest.UUID(1, 0)}}[bound]
 			other := others[0]
-			if other == report.Outcomes[0].GPUs[0] { // where the group is that runs
+			if other == report.Outcomes[0].GPUs[0] { // where the running group is
 				other = others[1]
 			}
 			w.nomad.Do(func(n *nomadtest.Nomad) { n.FinishOn(other, "mixed") })
@@ -429,7 +429,7 @@ func TestReplanOfWhatFittedNowhere(t *testing.T) {
 			must.Eq(t, "", all[0].Error)
 			must.True(t, all[0].Changed)
 			must.True(t, all[0].Report.AsPlanned())
-			must.Eq(t, pin, all[0].Report.Plan.Groups[0].Pin) // the one that was asked for
+			must.Eq(t, pin, all[0].Report.Plan.Groups[0].Pin) // the requested one
 			must.Len(t, 1, all[0].Report.Outcomes)
 			must.Eq(t, []string{other}, all[0].Report.Outcomes[0].GPUs)
 			must.Len(t, 2, w.allocs("mixed"))
@@ -474,7 +474,7 @@ func TestReplanErrors(t *testing.T) {
 	all, err = replan("unplanned", "everywhere")
 	must.NoError(t, err)
 	must.StrContains(t, all[0].Error, "runs on every node")
-	must.StrContains(t, all[1].Error, "no planner has planned it")
+	must.StrContains(t, all[1].Error, "it was never planned")
 
 	w.store.Fail(allocator.ErrUnavailable)
 	_, err = replan()

@@ -15,14 +15,14 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// Queued is where a job waits that the batch queue of its node pool holds back.
+// Queued is the position of a job in the batch queue of its node pool.
 type Queued struct {
 	Pool     string `json:"node_pool"`
-	Type     string `json:"type"`     // fifo, dynamic_priority, or what a later Nomad has
-	Position int    `json:"position"` // at 0 is the job that Nomad is placing
+	Type     string `json:"type"`     // fifo, dynamic_priority, or one that a later Nomad adds
+	Position int    `json:"position"` // 0 is the job that Nomad is placing
 }
 
-// batchQueue is the answer of Nomad 2.1 and newer on the queue of a node pool.
+// batchQueue is the queue of a node pool, as Nomad 2.1 and newer report it.
 type batchQueue struct {
 	Type      string
 	Workloads []struct {
@@ -34,11 +34,11 @@ type batchQueue struct {
 // Values in a batchQueue.
 const (
 	noQueue = "passthrough"
-	waiting = "queued" // and not sent to the scheduler yet
+	waiting = "queued" // not sent to the scheduler yet
 )
 
-// queueOf returns the batch queue that a job goes through; nil if it goes through none, if
-// Nomad is too old for queues, or if the token may not see them.
+// queueOf returns the batch queue that a job passes through; nil if there is none, if Nomad
+// is too old for queues, or if the token may not read them.
 func (s *Site) queueOf(ctx context.Context, job *api.Job) (*batchQueue, error) {
 	if !planner.MayQueue(job) {
 		return nil, nil
@@ -49,7 +49,7 @@ func (s *Site) queueOf(ctx context.Context, job *api.Job) (*batchQueue, error) {
 		if notFound(err) || denied(err) {
 			return nil, nil
 		}
-		return nil, asked("read the batch queue of node pool "+*job.NodePool, err)
+		return nil, nomadFailed("read the batch queue of node pool "+*job.NodePool, err)
 	}
 	if queue.Type == "" || queue.Type == noQueue {
 		return nil, nil
@@ -57,8 +57,8 @@ func (s *Site) queueOf(ctx context.Context, job *api.Job) (*batchQueue, error) {
 	return &queue, nil
 }
 
-// placeIn returns where a job waits in the queue of its node pool; nil if it does not wait
-// there.
+// placeIn returns the position of a job in the queue of its node pool; nil if it does not
+// wait there.
 func (s *Site) placeIn(ctx context.Context, job *api.Job) (*Queued, error) {
 	queue, err := s.queueOf(ctx, job)
 	if queue == nil || err != nil {
@@ -72,12 +72,12 @@ func (s *Site) placeIn(ctx context.Context, job *api.Job) (*Queued, error) {
 	return nil, nil
 }
 
-// queuePause is how long Nomad has to decide on a job that goes through a queue before the
-// queue is asked for it.
+// queuePause is how long Nomad may take to place a job of a batch queue before the queue is
+// read.
 const queuePause = 2 * time.Second
 
-// nodeLimit is how many nodes Nomad looks at for a job with affinities; 0 if the token may
-// not read the scheduler's configuration, or if Nomad is too old to have the setting.
+// nodeLimit returns how many nodes Nomad scores for a job with affinities; 0 if the token
+// may not read the scheduler's configuration, or if Nomad is too old for the setting.
 func (s *Site) nodeLimit(ctx context.Context) (int, error) {
 	var answer struct {
 		SchedulerConfig struct{ NodeLimitForFeasibilityChecks int }
@@ -86,7 +86,7 @@ func (s *Site) nodeLimit(ctx context.Context) (int, error) {
 	if notFound(err) || denied(err) {
 		return 0, nil
 	}
-	return answer.SchedulerConfig.NodeLimitForFeasibilityChecks, asked("read the scheduler's configuration", err)
+	return answer.SchedulerConfig.NodeLimitForFeasibilityChecks, nomadFailed("read the scheduler's configuration", err)
 }
 
 func denied(err error) bool {

@@ -37,8 +37,8 @@ func batchJob(id string) *api.Job {
 	return j
 }
 
-// run says that the job is queued, and where, instead of waiting for its turn. No reservation
-// of it is left to run out.
+// run reports the position of a queued job instead of waiting for its turn. No reservation
+// is left to expire.
 func TestRunInABatchQueue(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"fifo", "dynamic_priority"} {
@@ -85,8 +85,8 @@ func TestReplanLeavesTheQueueAlone(t *testing.T) {
 	must.Eq(t, before, string(w.nomad.Stored("train")))
 }
 
-// Without a queue, on a Nomad that knows none, and where the token may not see them, all is
-// as before.
+// Without a queue, on a Nomad without queues, and where the token may not read them, nothing
+// changes.
 func TestPoolWithoutAQueue(t *testing.T) {
 	t.Parallel()
 	unknown, other, forbidden := queuedWorld(t, ""), queuedWorld(t, ""), queuedWorld(t, "fifo")
@@ -107,7 +107,7 @@ func TestPoolWithoutAQueue(t *testing.T) {
 	must.ErrorIs(t, err, live.ErrNomad)
 }
 
-// A list is as long as what Nomad looks at, as far as the token may know that.
+// A list is limited to the nodes that Nomad scores, if the token may read that setting.
 func TestNodeLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(6, gpu())...)

@@ -16,13 +16,13 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// readers is how many nodes are read at once.
+// readers is how many nodes are read concurrently.
 const readers = 16
 
-// withResources asks Nomad for what lists leave out by themselves.
+// withResources makes Nomad's lists include resources.
 var withResources = map[string]string{"resources": "true"}
 
-// read returns the cluster as it is now, for planning this job.
+// read returns the current cluster, for planning this job.
 func (s *Site) read(ctx context.Context, job *api.Job) (planner.Cluster, error) {
 	var c planner.Cluster
 	group, ctx := errgroup.WithContext(ctx)
@@ -41,7 +41,7 @@ func (s *Site) read(ctx context.Context, job *api.Job) (planner.Cluster, error) 
 	group.Go(func() error {
 		q := &api.QueryOptions{Namespace: api.AllNamespacesNamespace, Params: withResources}
 		_, err := s.nomad.Raw().Query("/v1/allocations", &c.Allocs, q.WithContext(ctx))
-		return asked("list the allocations", err)
+		return nomadFailed("list the allocations", err)
 	})
 	group.Go(func() (err error) {
 		c.Registered, err = s.registered(ctx, job)
@@ -61,14 +61,14 @@ func (s *Site) read(ctx context.Context, job *api.Job) (planner.Cluster, error) 
 	return c, group.Wait()
 }
 
-// registered returns the job as Nomad has it, nil if it does not.
+// registered returns the registered job, nil if there is none.
 func (s *Site) registered(ctx context.Context, job *api.Job) (*api.Job, error) {
 	q := &api.QueryOptions{Namespace: namespace(job)}
 	old, _, err := s.nomad.Jobs().Info(*job.ID, q.WithContext(ctx))
 	if notFound(err) {
 		return nil, nil
 	}
-	return old, asked("read job "+*job.ID, err)
+	return old, nomadFailed("read job "+*job.ID, err)
 }
 
 func namespace(job *api.Job) string {
@@ -78,7 +78,7 @@ func namespace(job *api.Job) string {
 	return *job.Namespace
 }
 
-// profiles reads those that exist. The planner says which are missing.
+// profiles reads the profiles that exist. The planner reports missing ones.
 func (s *Site) profiles(ctx context.Context, names []string) (map[string]allocator.Profile, error) {
 	found := map[string]allocator.Profile{}
 	for _, name := range names {
@@ -94,13 +94,12 @@ func (s *Site) profiles(ctx context.Context, names []string) (map[string]allocat
 	return found, nil
 }
 
-// readNodes returns the nodes that have GPU memory, in full. Those that did not
-// change since the last call are not read again: with hundreds of units each
-// they are large.
+// readNodes returns the nodes with GPU memory, in full. Nodes that did not change since the
+// last call are not read again: with hundreds of units each they are large.
 func (s *Site) readNodes(ctx context.Context) ([]*structs.Node, error) {
 	stubs, _, err := s.nomad.Nodes().List((&api.QueryOptions{}).WithContext(ctx))
 	if err != nil {
-		return nil, asked("list the nodes", err)
+		return nil, nomadFailed("list the nodes", err)
 	}
 	nodes := make([]*structs.Node, len(stubs))
 	group, ctx := errgroup.WithContext(ctx)
@@ -122,14 +121,14 @@ func (s *Site) readNodes(ctx context.Context) ([]*structs.Node, error) {
 	return slices.DeleteFunc(nodes, func(n *structs.Node) bool { return !hasGPUs(n.NodeResources) }), nil
 }
 
-// readNode returns nil for a node that is gone by now.
+// readNode returns nil if the node no longer exists.
 func (s *Site) readNode(ctx context.Context, id string) (*structs.Node, error) {
 	var n structs.Node
 	_, err := s.nomad.Raw().Query("/v1/node/"+id, &n, (&api.QueryOptions{}).WithContext(ctx))
 	if notFound(err) {
 		return nil, nil
 	}
-	return &n, asked("read node "+id, err)
+	return &n, nomadFailed("read node "+id, err)
 }
 
 func hasGPUs(r *structs.NodeResources) bool {
@@ -138,7 +137,7 @@ func hasGPUs(r *structs.NodeResources) bool {
 	})
 }
 
-// known returns a node that was read before, if it is still the same.
+// known returns a node that was read before, nil if it has changed since.
 func (s *Site) known(stub *api.NodeListStub) *structs.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,32 +16,31 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// Submission is how a job is submitted, besides the plan.
+// Submission is how a job is submitted.
 type Submission struct {
-	// CheckIndex is the version that the registered job must have, as Nomad's
-	// JobModifyIndex; 0 if it must not be registered. Nil: any.
+	// CheckIndex is the JobModifyIndex that the registered job must have; 0 means that the
+	// job must not be registered, nil accepts any.
 	CheckIndex *uint64
 
 	PolicyOverride bool // of soft mandatory Sentinel policies
 
-	// Source is the file that the job was read from, for Nomad's UI; may be nil.
+	// Source is the job's file, for Nomad's UI; may be nil.
 	Source *api.JobSubmission
 
-	// Detach ends Run as soon as Nomad has taken the job. Reservations stay until
-	// their time is over.
+	// Detach ends Run as soon as Nomad has accepted the job. Reservations stay until they
+	// expire.
 	Detach bool
 
 	// Follow waits for the end of the deployment.
 	Follow bool
 
-	// Placed is called once Nomad has decided, or has taken the job if that is all to
-	// wait for, and Progress whenever the deployment that is followed has changed. Both
-	// may be nil.
+	// Placed is called once the evaluation has ended or, with Detach, once Nomad has
+	// accepted the job; Progress whenever the followed deployment changes. Both may be nil.
 	Placed   func(*Report)
 	Progress func(Deployment)
 }
 
-// ErrIndex is returned for a job that is registered with another index than
+// ErrIndex is returned when the registered job has another index than
 // Submission.CheckIndex.
 var ErrIndex = errors.New("job is registered with another index")
 
@@ -56,7 +55,7 @@ type registration struct {
 	PreserveCounts bool               `json:",omitempty"`
 }
 
-// register submits a planned job, unless it was changed since the plan was made.
+// register submits a planned job, unless the registered job changed since it was planned.
 func (s *Site) register(ctx context.Context, job *planner.Document, plan *planner.Plan, options planner.Options, how Submission) (*api.JobRegisterResponse, error) {
 	text, err := patched(job, plan)
 	if err != nil {
@@ -79,12 +78,12 @@ func (s *Site) register(ctx context.Context, job *planner.Document, plan *planne
 		default:
 			err = fmt.Errorf("%w: %w", errRace, err)
 		}
-		return nil, asked("register job "+plan.ID, err)
+		return nil, nomadFailed("register job "+plan.ID, err)
 	}
 	return &answer, nil
 }
 
-// patched is the JSON of a job with its plan.
+// patched returns the JSON of a job with its plan.
 func patched(job *planner.Document, plan *planner.Plan) (json.RawMessage, error) {
 	operations, err := job.Patch(plan)
 	if err != nil {
@@ -93,12 +92,12 @@ func patched(job *planner.Document, plan *planner.Plan) (json.RawMessage, error)
 	return job.Apply(operations)
 }
 
-// stored returns a job's JSON as Nomad has it.
+// stored returns a registered job's JSON.
 func (s *Site) stored(ctx context.Context, space, id string) (json.RawMessage, error) {
 	var text json.RawMessage
 	q := (&api.QueryOptions{Namespace: space}).WithContext(ctx)
 	if _, err := s.nomad.Raw().Query("/v1/job/"+url.PathEscape(id), &text, q); err != nil {
-		return nil, asked("read job "+id, err)
+		return nil, nomadFailed("read job "+id, err)
 	}
 	return text, nil
 }
@@ -114,5 +113,5 @@ func (s *Site) source(ctx context.Context, job *api.Job) (*api.JobSubmission, er
 	if notFound(err) {
 		return nil, nil
 	}
-	return source, asked("read the source of job "+*job.ID, err)
+	return source, nomadFailed("read the source of job "+*job.ID, err)
 }

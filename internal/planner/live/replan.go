@@ -15,27 +15,26 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// Replanned is what became of one job that a planner has planned.
+// Replanned is the result of checking one planned job.
 type Replanned struct {
 	Job       string   `json:"job"`
 	Namespace string   `json:"namespace"`
-	Why       []string `json:"why,omitempty"` // it needs new pins; empty if it does not
-	Changed   bool     `json:"changed"`       // whether there were better ones
+	Why       []string `json:"why,omitempty"` // why it needs new pins; empty if it does not
+	Changed   bool     `json:"changed"`       // whether better pins were found
 	Report    *Report  `json:"report,omitempty"`
-	Error     string   `json:"error,omitempty"` // why this job was left as it is
+	Error     string   `json:"error,omitempty"` // why this job was left unchanged
 }
 
-// ErrNoJob is returned for an ID that no job has which runs or waits.
+// ErrNoJob is returned when no running or waiting job has a given ID.
 var ErrNoJob = errors.New("no such job")
 
-// errNotPlanned means that a job is none to be planned again.
+// errNotPlanned is returned when a job cannot be planned again.
 var errNotPlanned = errors.New("cannot be planned again")
 
-// Replan looks at all jobs that a planner has planned, or at those of these IDs,
-// and plans anew where instances wait or where fewer than threshold nodes of a
-// shortlist are left. Tasks that run are not restarted. What cannot be done for
-// one job does not keep the others from it; without the table, nothing can be
-// done for any. The error matches ErrNoJob if one of the IDs is unknown.
+// Replan checks all planned jobs, or those with the given IDs, and plans those again where
+// instances wait or fewer than threshold nodes of a shortlist are usable. Running tasks are
+// not restarted. A job that fails does not stop the others; an unavailable table does. The
+// error matches ErrNoJob if one of the IDs is unknown.
 func (s *Site) Replan(ctx context.Context, space string, only []string, options planner.Options, threshold int, dryRun bool) ([]Replanned, error) {
 	if _, err := s.table.Snapshot(ctx); err != nil {
 		return nil, err
@@ -47,8 +46,8 @@ func (s *Site) Replan(ctx context.Context, space string, only []string, options 
 	return s.replanEach(ctx, stubs, len(only) > 0, options, threshold, dryRun)
 }
 
-// replanEach plans jobs again. Those that cannot be planned again are passed over,
-// unless they were named.
+// replanEach plans jobs again. It skips those that cannot be planned again, unless the
+// caller named them.
 func (s *Site) replanEach(ctx context.Context, stubs []*api.JobListStub, named bool, options planner.Options, threshold int, dryRun bool) ([]Replanned, error) {
 	nodes, err := s.readNodes(ctx)
 	if err != nil {
@@ -76,11 +75,11 @@ func (s *Site) replanEach(ctx context.Context, stubs []*api.JobListStub, named b
 	return all, nil
 }
 
-// jobs lists the jobs that are not stopped, or those of these IDs.
+// jobs lists the jobs that are not stopped, or those with the given IDs.
 func (s *Site) jobs(ctx context.Context, space string, only []string) ([]*api.JobListStub, error) {
 	stubs, _, err := s.nomad.Jobs().List((&api.QueryOptions{Namespace: space}).WithContext(ctx))
 	if err != nil {
-		return nil, asked("list the jobs", err)
+		return nil, nomadFailed("list the jobs", err)
 	}
 	known := map[string]bool{}
 	stubs = slices.DeleteFunc(stubs, func(stub *api.JobListStub) bool {
@@ -112,7 +111,7 @@ func (s *Site) replan(ctx context.Context, stub *api.JobListStub, nodes []*struc
 		return nil, err
 	}
 	if queue != nil {
-		return nil, fmt.Errorf("%w: the batch queue of node pool %s decides when it starts, and another version would lose its place there",
+		return nil, fmt.Errorf("%w: it waits in the batch queue of node pool %s, and another version would lose its place there",
 			errNotPlanned, *job.Job.NodePool)
 	}
 	queued, err := s.queued(ctx, job.Job)
@@ -126,13 +125,13 @@ func (s *Site) replan(ctx context.Context, stub *api.JobListStub, nodes []*struc
 	return one, s.renew(ctx, job, one, options, dryRun)
 }
 
-// renew gives a registered job new pins, if there are better ones.
+// renew gives a registered job new pins if they differ from its pins.
 func (s *Site) renew(ctx context.Context, job *planner.Document, one *Replanned, options planner.Options, dryRun bool) error {
 	cluster, err := s.read(ctx, job.Job)
 	if err != nil {
 		return err
 	}
-	plan, err := planner.Make(job.Job, cluster, options)
+	plan, err := planner.PlanJob(job.Job, cluster, options)
 	if err != nil {
 		return err
 	}
@@ -158,8 +157,8 @@ func (s *Site) renew(ctx context.Context, job *planner.Document, one *Replanned,
 	return err
 }
 
-// resubmit submits a registered job with new pins, with the source that it was
-// submitted with, and sees whether Nomad has kept all of it.
+// resubmit submits a registered job with new pins and its original source, and checks that
+// Nomad kept all its fields.
 func (s *Site) resubmit(ctx context.Context, job *planner.Document, options planner.Options) (*Report, error) {
 	source, err := s.source(ctx, job.Job)
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *Site) queued(ctx context.Context, job *api.Job) (map[string]int, error)
 	q := (&api.QueryOptions{Namespace: namespace(job)}).WithContext(ctx)
 	summary, _, err := s.nomad.Jobs().Summary(*job.ID, q)
 	if err != nil {
-		return nil, asked("read the summary of job "+*job.ID, err)
+		return nil, nomadFailed("read the summary of job "+*job.ID, err)
 	}
 	queued := map[string]int{}
 	for group, count := range summary.Summary {

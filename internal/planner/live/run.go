@@ -15,33 +15,32 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// rounds bounds how often a job is planned again after somebody else was faster.
+// rounds bounds how often a job is planned after other tasks took the units first.
 const rounds = 3
 
-// Report is what became of a job that was submitted.
+// Report is the result of submitting a job.
 type Report struct {
-	Plan *planner.Plan `json:"plan"` // the last
+	Plan *planner.Plan `json:"plan"` // the last one
 
-	// Rounds is how often the job was planned: more than once if others took
-	// the places first.
+	// Rounds is how often the job was planned: more than once if other tasks took the units
+	// first.
 	Rounds int `json:"rounds"`
 
-	Evaluation string            `json:"evaluation,omitempty"` // Nomad's; "" if the job is started later
+	Evaluation string            `json:"evaluation,omitempty"` // ID of Nomad's evaluation; "" if the job is started later
 	Status     string            `json:"status,omitempty"`     // of the evaluation
-	Blocked    string            `json:"blocked,omitempty"`    // the evaluation that waits for room
-	Queue      *Queued           `json:"queue,omitempty"`      // where the job waits for its turn; nil if it does not
+	Blocked    string            `json:"blocked,omitempty"`    // ID of the evaluation that waits for resources
+	Queue      *Queued           `json:"queue,omitempty"`      // position in a batch queue; nil if the job does not wait in one
 	Failures   map[string]string `json:"failures,omitempty"`   // by group: why Nomad found no place
 	Outcomes   []planner.Outcome `json:"outcomes"`
-	Warnings   string            `json:"warnings,omitempty"` // of Nomad's, about the job
+	Warnings   string            `json:"warnings,omitempty"` // Nomad's warnings about the job
 
-	Deployment *Deployment `json:"deployment,omitempty"` // as it ended; nil if it was not followed
+	Deployment *Deployment `json:"deployment,omitempty"` // its last state; nil if it was not followed
 
-	deployment string // ID of the one that the evaluation made, "" if none
-	index      uint64 // JobModifyIndex of what was submitted
+	deployment string // ID of the evaluation's deployment, "" if none
+	index      uint64 // JobModifyIndex of the submitted version
 }
 
-// AsPlanned reports whether Nomad started all that was planned where it was
-// planned.
+// AsPlanned reports whether Nomad started all planned instances where they were planned.
 func (r *Report) AsPlanned() bool {
 	for _, o := range r.Outcomes {
 		if !o.AsPlanned {
@@ -54,28 +53,27 @@ func (r *Report) AsPlanned() bool {
 // Plan plans a job and reserves nothing.
 func (s *Site) Plan(ctx context.Context, job *planner.Document, options planner.Options) (*planner.Plan, error) {
 	if !planner.HasAsks(job.Job) {
-		return planner.Make(job.Job, planner.Cluster{}, options)
+		return planner.PlanJob(job.Job, planner.Cluster{}, options)
 	}
 	cluster, err := s.read(ctx, job.Job)
 	if err != nil {
 		return nil, err
 	}
-	return planner.Make(job.Job, cluster, options)
+	return planner.PlanJob(job.Job, cluster, options)
 }
 
-// Reserve plans a job and keeps what it will take, for somebody else to submit
-// it.
+// Reserve plans a job and reserves its units; the caller has the job submitted.
 func (s *Site) Reserve(ctx context.Context, job *planner.Document, options planner.Options) (*planner.Plan, error) {
 	for round := 1; ; round++ {
-		plan, err := s.book(ctx, job.Job, options, Submission{})
+		plan, err := s.planAndReserve(ctx, job.Job, options, Submission{})
 		if !lostRace(err) || round == rounds {
 			return plan, err
 		}
 	}
 }
 
-// Run plans a job, submits it and waits until Nomad has decided. If others were
-// faster it does so again, a few times.
+// Run plans a job, submits it and waits for the end of its evaluation. If other tasks took
+// the units first it tries again, for at most rounds in all.
 func (s *Site) Run(ctx context.Context, job *planner.Document, options planner.Options, how Submission) (*Report, error) {
 	report := &Report{Outcomes: []planner.Outcome{}}
 	for {
@@ -97,10 +95,10 @@ func (s *Site) Run(ctx context.Context, job *planner.Document, options planner.O
 	return report, s.followDeployment(ctx, report, how.Progress)
 }
 
-// try is one round. It reports whether another may do better.
+// try is one round. It reports whether another round may succeed.
 func (s *Site) try(ctx context.Context, job *planner.Document, options planner.Options, how *Submission, report *Report) (again bool, err error) {
 	last := report.Rounds == rounds
-	plan, err := s.book(ctx, job.Job, options, *how)
+	plan, err := s.planAndReserve(ctx, job.Job, options, *how)
 	if lostRace(err) && !last {
 		return true, nil
 	}
@@ -147,12 +145,12 @@ func open(outcomes []planner.Outcome) bool {
 	return false
 }
 
-// errRace means that the cluster is no longer what the plan was made of.
-var errRace = errors.New("somebody else was faster")
+// errRace is returned when the cluster changed since it was read for the plan.
+var errRace = errors.New("the cluster changed while the job was planned")
 
-// errOtherVersion means that a job to be planned again is no longer the one that
-// was looked at: to submit that would undo what somebody has changed since.
-var errOtherVersion = errors.New("somebody has just submitted another version of the job, or stopped it; see if that needs a replan")
+// errOtherVersion is returned when a registered job changed since it was read: submitting
+// it with new pins would undo that change.
+var errOtherVersion = errors.New("another version of the job was just submitted, or the job was stopped; run replan again if it still needs new pins")
 
 func sameVersion(job, registered *api.Job) bool {
 	return registered != nil && job.JobModifyIndex != nil && registered.JobModifyIndex != nil &&
@@ -161,11 +159,11 @@ func sameVersion(job, registered *api.Job) bool {
 
 func lostRace(err error) bool { return errors.Is(err, errRace) }
 
-// book plans a job and reserves what the plan takes, in place of what an earlier
-// plan of the job had.
-func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options, how Submission) (*planner.Plan, error) {
+// planAndReserve plans a job and reserves its units, in place of the reservations of an
+// earlier plan.
+func (s *Site) planAndReserve(ctx context.Context, job *api.Job, options planner.Options, how Submission) (*planner.Plan, error) {
 	if !planner.HasAsks(job) {
-		return planner.Make(job, planner.Cluster{}, options)
+		return planner.PlanJob(job, planner.Cluster{}, options)
 	}
 	cluster, err := s.read(ctx, job)
 	if err != nil {
@@ -174,16 +172,16 @@ func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options, 
 	if options.Replan && !sameVersion(job, cluster.Registered) {
 		return nil, errOtherVersion
 	}
-	plan, err := planner.Make(job, cluster, options)
+	plan, err := planner.PlanJob(job, cluster, options)
 	if err != nil {
 		return nil, err
 	}
 	if how.CheckIndex != nil && *how.CheckIndex != plan.Index {
 		return nil, fmt.Errorf("job %s: %w: it is %d, want %d", *job.ID, ErrIndex, plan.Index, *how.CheckIndex)
 	}
-	s.release(ctx, planner.Stale(cluster.Table, plan.Space, plan.ID))
+	s.release(ctx, planner.StaleReservations(cluster.Table, plan.Space, plan.ID))
 	for i, r := range plan.Reservations {
-		err := s.table.Reserve(ctx, r.Owner, planner.ReservationTime, r.Rooms)
+		err := s.table.Reserve(ctx, r.Owner, planner.ReservationTime, r.Requests)
 		if err == nil {
 			continue
 		}
@@ -196,18 +194,17 @@ func (s *Site) book(ctx context.Context, job *api.Job, options planner.Options, 
 	return plan, nil
 }
 
-// releaseTime bounds giving back, which is done even after an interrupt.
+// releaseTime bounds the release of reservations, which also runs after an interrupt.
 const releaseTime = 10 * time.Second
 
-// release gives reservations back. Those that it cannot give back now end by
-// themselves.
+// release releases reservations. Those that it cannot release expire.
 func (s *Site) release(ctx context.Context, reservations []planner.Reservation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	for _, r := range reservations {
 		var gpus []allocator.GPUID
-		for _, room := range r.Rooms {
-			gpus = append(gpus, room.GPU)
+		for _, request := range r.Requests {
+			gpus = append(gpus, request.GPU)
 		}
 		_ = s.table.Release(ctx, r.Owner, r.Owner.Alloc, gpus)
 	}

@@ -16,33 +16,33 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Table is what a Site needs of the allocation table.
+// Table is the part of the allocation table that a Site uses.
 type Table interface {
 	Snapshot(ctx context.Context) (*allocator.Snapshot, error)
 	Profile(ctx context.Context, name string) (allocator.Profile, error)
-	Reserve(ctx context.Context, owner allocator.Owner, ttl time.Duration, rooms []allocator.Room) error
+	Reserve(ctx context.Context, owner allocator.Owner, ttl time.Duration, requests []allocator.UnitRequest) error
 	Release(ctx context.Context, owner allocator.Owner, attempt string, gpus []allocator.GPUID) error
 }
 
-// Site is a cluster that jobs are planned for. Its methods may be called
-// concurrently.
+// Site is a cluster to plan jobs for: Nomad and the allocation table. It is safe for
+// concurrent use.
 type Site struct {
 	nomad *api.Client
 	table Table
 
 	mu    sync.Mutex
-	nodes map[string]*structs.Node // as read last; they are large and seldom change
+	nodes map[string]*structs.Node // cache; nodes are large and rarely change
 }
 
-// New returns the cluster behind a Nomad server and its allocation table.
+// New returns the Site of a Nomad cluster and its allocation table.
 func New(nomad *api.Client, table Table) *Site {
 	return &Site{nomad: nomad, table: table, nodes: map[string]*structs.Node{}}
 }
 
-// ErrNomad is returned when Nomad does not answer, or refuses.
+// ErrNomad is returned when Nomad is unavailable or rejects a request.
 var ErrNomad = errors.New("nomad")
 
-// nomadError says what was asked of Nomad, and what came back.
+// nomadError names the request to Nomad that failed.
 type nomadError struct {
 	doing string
 	err   error
@@ -51,15 +51,15 @@ type nomadError struct {
 func (e *nomadError) Error() string   { return "Nomad: " + e.doing + ": " + e.err.Error() }
 func (e *nomadError) Unwrap() []error { return []error{ErrNomad, e.err} }
 
-// asked wraps an error of Nomad's, if it is one.
-func asked(doing string, err error) error {
+// nomadFailed wraps an error of a request to Nomad; nil stays nil.
+func nomadFailed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return &nomadError{doing: doing, err: err}
 }
 
-// notFound reports whether Nomad does not know what was asked for.
+// notFound reports whether Nomad answered 404.
 func notFound(err error) bool {
 	answer, ok := errors.AsType[api.UnexpectedResponseError](err)
 	return ok && answer.StatusCode() == http.StatusNotFound

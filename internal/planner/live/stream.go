@@ -13,13 +13,12 @@ import (
 	"nomad-gpu-mem/internal/pause"
 )
 
-// errStreamEnded is returned for an event stream that Nomad has ended.
+// errStreamEnded is returned when Nomad has ended the event stream.
 var errStreamEnded = errors.New("Nomad has ended the event stream")
 
-// listen puts what Nomad's event stream says on the agenda, until ctx ends. When it has
-// lost the stream it begins again after the last event, and all jobs are looked at: Nomad
-// remembers a limited number of events. It fails if Nomad refuses the stream from the
-// start.
+// listen adds the jobs that Nomad's event stream concerns to the agenda, until ctx ends.
+// When the stream breaks it resumes after the last event and adds all jobs, since Nomad
+// keeps a limited number of events. It fails if Nomad denies the stream at first.
 func (w *watcher) listen(ctx context.Context, index uint64) error {
 	retry := w.backoff()
 	for first := true; ; first = false {
@@ -28,13 +27,13 @@ func (w *watcher) listen(ctx context.Context, index uint64) error {
 			return nil
 		}
 		if first && last == index && denied(err) {
-			return asked("read the event stream; the token needs node:read, and read-job in the namespace", err)
+			return nomadFailed("read the event stream; the token needs node:read, and read-job in the namespace", err)
 		}
 		if last != index {
 			index = last
 			retry.Reset()
 		}
-		w.how.Trouble(asked("read the event stream", err))
+		w.how.Trouble(nomadFailed("read the event stream", err))
 		if pause.For(ctx, retry.NextBackOff()) != nil {
 			return nil
 		}
@@ -79,8 +78,8 @@ func (w *watcher) stream(ctx context.Context, index uint64, again bool) (last ui
 	}
 }
 
-// note puts on the agenda what an event concerns: a node many jobs, a job or a blocked
-// evaluation one.
+// note adds the jobs that an event concerns to the agenda: all for a node, one for a job
+// or a blocked evaluation.
 func (w *watcher) note(event api.Event) {
 	switch event.Topic {
 	case api.TopicNode:

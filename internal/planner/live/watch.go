@@ -19,31 +19,31 @@ import (
 	"nomad-gpu-mem/internal/tellonce"
 )
 
-// Watching is how Watch works.
+// Watching is the configuration of Watch.
 type Watching struct {
 	Space     string   // Nomad's namespace; * is all
 	Only      []string // IDs of jobs; all if empty
 	Threshold int      // as for Replan
 	DryRun    bool
 
-	// Settle is how long Watch collects events before it acts on them, and the first
-	// pause before it tries again what has failed.
+	// Settle is how long Watch collects events before it acts, and the first pause before
+	// it retries a failure.
 	Settle time.Duration
 
-	// Every is how often all jobs are looked at, also without an event.
+	// Every is how often all jobs are checked without an event.
 	Every time.Duration
 
-	Report  func([]Replanned) // jobs that have new pins, or that newly wait or fail
-	Trouble func(error)       // what is tried again
+	Report  func([]Replanned) // receives jobs with new pins, and jobs that newly wait or fail
+	Trouble func(error)       // receives errors that are retried
 }
 
-// Watch replans jobs when Nomad's event stream says that they may need it, until ctx
-// ends: a job was submitted or scaled, an evaluation is blocked, a node has changed. It
-// fails if it cannot begin; what fails later is reported and tried again.
+// Watch replans jobs on Nomad's events, until ctx ends: a job was submitted or scaled, an
+// evaluation is blocked, a node has changed. It fails if the first pass fails; later
+// failures are reported and retried.
 func (s *Site) Watch(ctx context.Context, options planner.Options, how Watching) error {
 	_, meta, err := s.nomad.Jobs().List((&api.QueryOptions{Namespace: how.Space}).WithContext(ctx))
 	if err != nil {
-		return asked("list the jobs", err)
+		return nomadFailed("list the jobs", err)
 	}
 	w := &watcher{site: s, options: options, how: how, agenda: newAgenda(), rests: map[jobKey]rest{}, said: map[jobKey]tellonce.Last{}}
 	if err := w.pass(ctx, work{all: true}); err != nil {
@@ -63,26 +63,26 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// watcher is one Watch. heal alone uses what is not the agenda.
+// watcher is one Watch. Only heal uses rests and said; the agenda is shared.
 type watcher struct {
 	site    *Site
 	options planner.Options
 	how     Watching
 	agenda  *agenda
 
-	rests map[jobKey]rest          // of jobs that got new pins, or an error, and are not known to be healed
-	said  map[jobKey]tellonce.Last // what was last reported of a job that still waits or fails
+	rests map[jobKey]rest          // backoff of jobs that got new pins or failed, until they need none
+	said  map[jobKey]tellonce.Last // last report of a job that still waits or fails
 }
 
-// rest keeps a job from being planned again and again: each time that it gets new pins
-// without being healed, or fails, it is left alone for twice as long.
+// rest is the backoff of a job. It doubles each time that the job gets new pins but still
+// needs some, or fails.
 type rest struct {
 	until time.Time
 	time  time.Duration
-	asked bool // whether to look at it then
+	asked bool // whether to check the job at its end
 }
 
-// heal works on the agenda until ctx ends.
+// heal processes the agenda until ctx ends.
 func (w *watcher) heal(ctx context.Context) error {
 	retry := w.backoff()
 	round := time.NewTicker(w.how.Every)
@@ -107,7 +107,7 @@ func (w *watcher) heal(ctx context.Context) error {
 	}
 }
 
-// wait waits until there is work. It reports whether there is, and not the end of ctx.
+// wait waits for work. It returns false when ctx ends.
 func (w *watcher) wait(ctx context.Context, round <-chan time.Time) bool {
 	next, left := w.nextRest()
 	wake := time.NewTimer(left)
@@ -124,10 +124,10 @@ func (w *watcher) wait(ctx context.Context, round <-chan time.Time) bool {
 	return true
 }
 
-// nextRest returns the job with an event in its rest that ends first, and how long that
-// still lasts.
+// nextRest returns the job with the rest that ends first among those to check, and the time
+// left.
 func (w *watcher) nextRest() (next jobKey, left time.Duration) {
-	left = w.how.Every // at which all jobs are looked at anyway
+	left = w.how.Every // when all jobs are checked anyway
 	for key, r := range w.rests {
 		if l := time.Until(r.until); r.asked && l < left {
 			next, left = key, l
@@ -136,7 +136,7 @@ func (w *watcher) nextRest() (next jobKey, left time.Duration) {
 	return next, left
 }
 
-// pass looks at the jobs that are to be looked at, and reports what is new.
+// pass checks the jobs of do, and reports what is new.
 func (w *watcher) pass(ctx context.Context, do work) error {
 	if _, err := w.site.table.Snapshot(ctx); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (w *watcher) pass(ctx context.Context, do work) error {
 	return nil
 }
 
-// isResting reports whether a job is to be left alone. It is looked at afterwards.
+// isResting reports whether a job is in backoff; if so, the job is checked afterwards.
 func (w *watcher) isResting(job jobKey) bool {
 	r, rests := w.rests[job]
 	r.asked = rests && time.Now().Before(r.until)
@@ -172,7 +172,7 @@ func (w *watcher) isResting(job jobKey) bool {
 	return r.asked
 }
 
-// isNew reports whether there is news of a job, and notes it.
+// isNew reports whether the result differs from the last one of the job, and records it.
 func (w *watcher) isNew(one Replanned) bool {
 	key := jobKey{space: one.Namespace, id: one.Job}
 	if one.Error == "" && len(one.Why) == 0 {
@@ -191,7 +191,7 @@ func (w *watcher) isNew(one Replanned) bool {
 	return isNew || one.Changed && !w.how.DryRun
 }
 
-// forget drops what is known of jobs that are gone.
+// forget drops the records of jobs that no longer exist.
 func (w *watcher) forget(stubs []*api.JobListStub) {
 	known := map[jobKey]bool{}
 	for _, stub := range stubs {

@@ -32,7 +32,7 @@ type watch struct {
 // patience bounds what a test waits for; nothing takes that long.
 const patience = 20 * time.Second
 
-// watch starts one. All jobs are looked at so seldom that only events count.
+// watch starts one. The interval is so long that only events count.
 func (w *world) watch(t *testing.T, options planner.Options, threshold int) *watch {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func (w *world) watch(t *testing.T, options planner.Options, threshold int) *wat
 	return running
 }
 
-// end ends the watch in good order. A second call does nothing.
+// end ends the watch and checks its result. A second call does nothing.
 func (w *watch) end() {
 	w.once.Do(func() {
 		w.stop()
@@ -78,7 +78,7 @@ func (w *watch) next() live.Replanned {
 	return live.Replanned{}
 }
 
-// until waits for a condition that no report tells of.
+// until waits for a condition that no report shows.
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); {
@@ -87,7 +87,7 @@ func until(t *testing.T, condition func() bool) {
 	}
 }
 
-// scale does what an autoscaler does, and tells of the evaluation that waits then.
+// scale does what an autoscaler does, and emits the event of the blocked evaluation.
 func (w *world) scale(t *testing.T, id string, count int) {
 	t.Helper()
 	var blocked *structs.Evaluation
@@ -121,7 +121,7 @@ func TestWatchHealsAfterScaling(t *testing.T) {
 	must.SliceContains(t, w.allocs("web"), first[0])
 }
 
-// eligible says whether tasks may go to nodes, and tells of it.
+// eligible sets whether nodes accept tasks, and emits the event.
 func (w *world) eligible(yes bool, nodes ...string) {
 	w.nomad.Do(func(n *nomadtest.Nomad) {
 		for _, node := range nodes {
@@ -142,7 +142,7 @@ func (w *world) shortlisted(t *testing.T) (planner.Options, []string) {
 }
 
 // Nodes of a list that are lost are replaced, also if the event stream was interrupted
-// meanwhile. It is taken up after the last event.
+// meanwhile. It is resumed after the last event.
 func TestWatchHealsAfterLostNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(12, gpu())...)
@@ -156,7 +156,7 @@ func TestWatchHealsAfterLostNodes(t *testing.T) {
 	nodes = report.Report.Plan.Groups[0].Nodes
 	until(t, func() bool { return len(watching.reports) == 0 })
 
-	w.nomad.Do(func(n *nomadtest.Nomad) { // and no event tells of it
+	w.nomad.Do(func(n *nomadtest.Nomad) { // without an event
 		for _, node := range nodes[1:5] {
 			n.SetEligible(node, false)
 		}
@@ -168,7 +168,7 @@ func TestWatchHealsAfterLostNodes(t *testing.T) {
 	must.Greater(t, streams[0], streams[len(streams)-1])
 }
 
-// A job for which there is nothing better is reported once, and not submitted again and
+// A job for which there are no better pins is reported once, and not submitted again and
 // again.
 func TestWatchOfWhatWaits(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestWatchOfWhatWaits(t *testing.T) {
 	for range 3 {
 		w.eligible(true, node)
 	}
-	// Another job is reported after what these events would have brought.
+	// Another job is reported after these events would have been.
 	other := job("other", 20, 1)
 	w.nomad.Do(func(n *nomadtest.Nomad) {
 		other.TaskGroups[0].Meta = map[string]string{planner.MetaPlanned: "shortlist"}
@@ -194,7 +194,7 @@ func TestWatchOfWhatWaits(t *testing.T) {
 	w.nomad.Do(func(n *nomadtest.Nomad) { must.Eq(t, version, n.Job("web").Version) })
 }
 
-// A watch that cannot begin fails; one that has begun tries again.
+// A watch fails if its first pass fails; later it retries.
 func TestWatchErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nomadtest.Nodes(12, gpu())...)
@@ -210,7 +210,7 @@ func TestWatchErrors(t *testing.T) {
 	w.eligible(false, nodes[1:5]...)
 	must.ErrorIs(t, <-watching.trouble, allocator.ErrUnavailable)
 	w.store.Fail(nil)
-	for !watching.next().Changed { // it may have failed in the midst of the job, and tries again
+	for !watching.next().Changed { // it may have failed halfway through the job, and retries
 	}
 	watching.end()
 

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package nomadtest is a small Nomad for tests: its real scheduler and its real
-// reader of job files, behind as much of its HTTP API as the planner asks for.
-// Nothing runs on its nodes; what is placed counts as running.
+// parser of job files, behind the part of its HTTP API that the planner uses.
+// Its nodes run nothing; placed allocations count as running.
 //
-// node.go makes nodes with GPU memory, as the device plugin offers it; nomad.go
-// is the scheduler and its state; server.go the API, with jobs.go for jobs, which it
-// keeps with the fields that Nomad 1.6 does not know, events.go for the event
-// stream, and queue.go for batch queues.
+// node.go makes nodes with GPU memory as the device plugin offers it; nomad.go is the
+// scheduler and its state; server.go is the API, with jobs.go for jobs, including fields
+// that Nomad 1.6 does not know, events.go for the event stream, and queue.go for batch
+// queues.
 package nomadtest

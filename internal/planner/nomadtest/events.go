@@ -14,19 +14,19 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// event is one of the event stream.
+// event is an event of the event stream.
 type event struct {
 	Topic, Type, Key string
 	Index            uint64
 	Payload          map[string]any
 }
 
-// eventLog holds all events, and serves them to those who wait for more.
+// eventLog holds all events, and streams them to clients.
 type eventLog struct {
 	mu     sync.Mutex
 	events []event
-	more   chan struct{} // closed when there is another, and replaced
-	asked  []uint64      // from which index each stream was asked for
+	more   chan struct{} // closed and replaced when an event is added
+	asked  []uint64      // start index of each requested stream
 	denied bool
 }
 
@@ -35,14 +35,14 @@ func (s *Server) Emit(topic api.Topic, kind, key string, payload map[string]any)
 	s.events.add(string(topic), kind, key, payload)
 }
 
-// Streams returns from which index each event stream was asked for until now.
+// Streams returns the start index of each event stream requested so far.
 func (s *Server) Streams() []uint64 {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	return slices.Clone(s.events.asked)
 }
 
-// DenyStreams refuses the event stream, as Nomad does to a token without the rights.
+// DenyStreams denies the event stream, as Nomad does for a token without the rights.
 func (s *Server) DenyStreams() {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *eventLog) add(topic, kind, key string, payload map[string]any) {
 	l.more = make(chan struct{})
 }
 
-// since returns the events from an index on, and what is closed when there are more.
+// since returns the events from an index on, and a channel that is closed at the next one.
 func (l *eventLog) since(index uint64) ([]event, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *eventLog) open(index uint64) (allowed bool) {
 	return !l.denied
 }
 
-// serve streams events until the client goes away.
+// serve streams events until the client disconnects.
 func (l *eventLog) serve(w http.ResponseWriter, r *http.Request) {
 	index, _ := strconv.ParseUint(r.FormValue("index"), 10, 64)
 	if !l.open(index) {

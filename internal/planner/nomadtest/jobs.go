@@ -13,15 +13,14 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// stored is a job as it was registered, in which also the fields are that Nomad 1.6
-// does not know.
+// stored is a job as it was registered, including fields that Nomad 1.6 does not know.
 type stored struct {
 	job     map[string]any
-	index   uint64 // JobModifyIndex; another one means that the job was changed since
+	index   uint64 // JobModifyIndex; it differs if the job was changed since
 	sources map[string]*api.JobSubmission
 }
 
-// jobRequest is what registers a job, or asks what that would do.
+// jobRequest is a request to register a job, or to plan that.
 type jobRequest struct {
 	Job            map[string]any
 	Submission     *api.JobSubmission
@@ -30,9 +29,8 @@ type jobRequest struct {
 	PreserveCounts bool
 }
 
-// Forget makes the agent one that does not know fields of these names: it passes them
-// on neither to those who ask nor to its servers. What was registered before is
-// stored in full.
+// Forget makes the agent drop fields of these names, as an older agent does, from answers
+// and from requests to its servers. Jobs registered before stay stored in full.
 func (s *Server) Forget(fields ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +54,8 @@ func (s *Server) job(id string) any {
 	return without(full, s.unknown)
 }
 
-// inFull returns a job as it was registered, with what Nomad has added at its top, nil
-// if there is none.
+// inFull returns a job as it was registered, with the top-level fields that Nomad has
+// added, nil if there is none.
 func (s *Server) inFull(id string) map[string]any {
 	job := s.nomad.Job(id)
 	if job == nil {
@@ -78,7 +76,7 @@ func (s *Server) inFull(id string) map[string]any {
 	return full
 }
 
-// register refuses a job that was changed since, as Nomad does.
+// register rejects a job with an outdated index, as Nomad does.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +129,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(response)
 }
 
-// receive reads a request. What the agent does not know is not in it any more.
+// receive reads a request, without the fields that the agent does not know.
 func (s *Server) receive(r *http.Request) (*jobRequest, *api.Job, error) {
 	var request jobRequest
 	decoder := json.NewDecoder(r.Body)
@@ -149,8 +147,8 @@ func (s *Server) receive(r *http.Request) (*jobRequest, *api.Job, error) {
 	return &request, &job, err
 }
 
-// plan says what a request would change: by Nomad's own comparison, and of what Nomad
-// 1.6 does not know by the names of fields that are left out.
+// plan answers what a request would change: by Nomad's own diff and, for fields that Nomad
+// 1.6 does not know, by the names of missing fields.
 func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +167,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 // submission returns the file of a version of a job, nil if there is none.
 func (s *Server) submission(id, version string) any { return orNothing(s.stored[id].sources[version]) }
 
-// missing returns the names of fields that the second lacks, at any depth.
+// missing returns the names of fields of old that now lacks, at any depth.
 func missing(old, now any) []string {
 	var names []string
 	switch old := old.(type) {
@@ -191,7 +189,7 @@ func missing(old, now any) []string {
 	return names
 }
 
-// without copies JSON and leaves fields out.
+// without copies JSON except for some fields.
 func without(node any, fields []string) any {
 	switch node := node.(type) {
 	case map[string]any:

@@ -17,16 +17,16 @@ type GPU struct {
 	Model   string
 	Units   int
 	UnitMiB int
-	Sick    []int // units that are not healthy
+	Sick    []int // unhealthy units
 }
 
 // NodeID is the ID of a node.
 func NodeID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }
 
-// UUID is that of a node's GPU.
+// UUID is the UUID of a node's GPU.
 func UUID(node, index int) string { return fmt.Sprintf("GPU-%08d-0000-4000-8000-%012d", node, index) }
 
-// Node is a ready node with device groups as the plugin makes them.
+// Node returns a ready node with device groups as the device plugin fingerprints them.
 func Node(number int, gpus ...GPU) *structs.Node {
 	n := &structs.Node{
 		ID: NodeID(number), SecretID: NodeID(number), Name: fmt.Sprintf("node-%d", number), Datacenter: "dc1", NodePool: "default",
@@ -68,7 +68,7 @@ func device(id string, index int, g GPU) *structs.NodeDeviceResource {
 	return d
 }
 
-// Nodes is so many nodes that are all alike.
+// Nodes returns a number of equal nodes.
 func Nodes(count int, gpus ...GPU) []*structs.Node {
 	var all []*structs.Node
 	for number := range count {

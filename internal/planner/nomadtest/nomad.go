@@ -17,8 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// Nomad is Nomad's scheduler over a state of its own. Not safe for concurrent
-// use.
+// Nomad is Nomad's scheduler with its own state. It is not safe for concurrent use.
 type Nomad struct {
 	*scheduler.Harness
 	t testing.TB
@@ -45,7 +44,7 @@ func (n *Nomad) SetNode(node *structs.Node) {
 	must.NotNil(n.t, stored, must.Sprint("UpsertNode swallows its errors"))
 }
 
-// SetEligible says whether new tasks may go to a node.
+// SetEligible sets whether a node accepts new tasks.
 func (n *Nomad) SetEligible(id string, eligible bool) {
 	to := structs.NodeSchedulingIneligible
 	if eligible {
@@ -83,9 +82,9 @@ func (n *Nomad) Job(id string) *structs.Job {
 	return job
 }
 
-// Register takes a job, with Nomad's defaults and as a new version if it differs,
-// and decides on it. Instances that wait are not tried again later. A periodic or
-// parameterized job is only taken: the evaluation is nil.
+// Register stores a job with Nomad's defaults, as a new version if it differs, and
+// evaluates it. Blocked instances are not retried. A periodic or parameterized job is only
+// stored: the evaluation is nil.
 func (n *Nomad) Register(job *api.Job) *structs.Evaluation {
 	registered := n.take(job)
 	if registered.IsPeriodic() || registered.IsParameterized() {
@@ -103,7 +102,7 @@ func (n *Nomad) take(job *api.Job) *structs.Job {
 	return registered
 }
 
-// complete is a job with Nomad's defaults.
+// complete returns a job with Nomad's defaults.
 func (n *Nomad) complete(job *api.Job) *structs.Job {
 	complete := Convert[*api.Job](n.t, job)
 	complete.Canonicalize()
@@ -115,14 +114,14 @@ func (n *Nomad) complete(job *api.Job) *structs.Job {
 	return registered
 }
 
-// Diff says what registering a job would change, in the form of Nomad's API.
+// Diff returns what registering a job would change, in the form of Nomad's API.
 func (n *Nomad) Diff(job *api.Job) *api.JobDiff {
 	diff, err := n.Job(*job.ID).Diff(n.complete(job), true)
 	must.NoError(n.t, err)
 	return Convert[*api.JobDiff](n.t, diff)
 }
 
-// Launch starts a periodic or parameterized job once, as a job of its own.
+// Launch starts a periodic or parameterized job once, as a child job.
 func (n *Nomad) Launch(id string) *structs.Evaluation {
 	child := n.Job(id).Copy()
 	child.ParentID, child.ID = id, fmt.Sprintf("%s/dispatch-%d", id, n.NextIndex())
@@ -134,7 +133,7 @@ func (n *Nomad) Launch(id string) *structs.Evaluation {
 
 func (n *Nomad) evaluate(job *structs.Job) *structs.Evaluation { return n.decide(job, n.pend(job)) }
 
-// pend makes an evaluation that is not decided on.
+// pend creates a pending evaluation.
 func (n *Nomad) pend(job *structs.Job) *structs.Evaluation {
 	index := n.NextIndex()
 	eval := &structs.Evaluation{
@@ -157,13 +156,12 @@ func (n *Nomad) decide(job *structs.Job, eval *structs.Evaluation) *structs.Eval
 	return decided
 }
 
-// process lets a scheduler decide. Unlike Harness.Process it leaves no goroutine
-// behind, and logs nothing.
+// process runs a scheduler. Unlike Harness.Process it leaks no goroutine and logs nothing.
 func (n *Nomad) process(factory scheduler.Factory, eval *structs.Evaluation) {
 	events := make(chan any)
 	var drain sync.WaitGroup
 	drain.Go(func() {
-		for range events { // the scheduler's complaints
+		for range events { // the scheduler's warnings
 		}
 	})
 	defer drain.Wait()
@@ -171,7 +169,7 @@ func (n *Nomad) process(factory scheduler.Factory, eval *structs.Evaluation) {
 	must.NoError(n.t, factory(hclog.NewNullLogger(), events, n.Snapshot(), n.Harness).Process(eval))
 }
 
-// Started returns the allocations that an evaluation made.
+// Started returns the allocations that an evaluation created.
 func (n *Nomad) Started(eval *structs.Evaluation) []*structs.AllocListStub {
 	var made []*structs.AllocListStub
 	for _, alloc := range n.Allocs() {
@@ -182,10 +180,10 @@ func (n *Nomad) Started(eval *structs.Evaluation) []*structs.AllocListStub {
 	return made
 }
 
-// Finish lets an allocation end well.
+// Finish sets an allocation to complete.
 func (n *Nomad) Finish(id string) { n.setStatus(id, structs.AllocClientStatusComplete) }
 
-// Run lets an allocation run, as its client says.
+// Run sets an allocation to running.
 func (n *Nomad) Run(id string) { n.setStatus(id, structs.AllocClientStatusRunning) }
 
 func (n *Nomad) setStatus(id, status string) {
@@ -196,10 +194,10 @@ func (n *Nomad) setStatus(id, status string) {
 	must.NoError(n.t, n.State.UpdateAllocsFromClient(structs.MsgTypeTestSetup, n.NextIndex(), []*structs.Allocation{changed}))
 }
 
-// Evaluate decides on a registered job again, as after a change of a node.
+// Evaluate evaluates a registered job again, as after a change of a node.
 func (n *Nomad) Evaluate(id string) *structs.Evaluation { return n.evaluate(n.Job(id)) }
 
-// FinishOn lets the allocations on a GPU end well, but for those of one job.
+// FinishOn sets the allocations on a GPU to complete, except those of one job.
 func (n *Nomad) FinishOn(gpu, but string) {
 	for _, alloc := range n.Allocs() {
 		for _, task := range alloc.AllocatedResources.Tasks {
@@ -210,7 +208,7 @@ func (n *Nomad) FinishOn(gpu, but string) {
 	}
 }
 
-// Convert goes through the form in which jobs travel.
+// Convert converts between types by their JSON.
 func Convert[T any](t testing.TB, from any) T {
 	t.Helper()
 	data, err := json.Marshal(from)

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/nomad/nomad/structs"
 )
 
-// queue is the batch queue of a node pool, as Nomad 2.1 has it: it holds back the
-// evaluations of jobs until Next.
+// queue is the batch queue of a node pool, as in Nomad 2.1: it holds back the evaluations of
+// jobs until Next.
 type queue struct {
 	kind  string
 	waits []queued
@@ -30,7 +30,7 @@ func (s *Server) SetQueue(pool, kind string) {
 	s.queues[pool] = &queue{kind: kind}
 }
 
-// Next decides on the first job in the queue of a node pool.
+// Next evaluates the first job in the queue of a node pool.
 func (s *Server) Next(pool string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Server) Next(pool string) {
 	s.nomad.decide(first.job, first.eval)
 }
 
-// holdsBack returns the queue that a job goes through, nil if none.
+// holdsBack returns the queue that a job passes through, nil if none.
 func (s *Server) holdsBack(job *api.Job) *queue {
 	if job.Type == nil || *job.Type != api.JobTypeBatch || job.NodePool == nil {
 		return nil
@@ -48,7 +48,7 @@ func (s *Server) holdsBack(job *api.Job) *queue {
 	return s.queues[*job.NodePool]
 }
 
-// evaluation takes a job and decides on it, unless a queue holds it back.
+// evaluation stores a job and evaluates it, unless a queue holds it back.
 func (s *Server) evaluation(job *api.Job) *structs.Evaluation {
 	if queue := s.holdsBack(job); queue != nil {
 		return queue.add(s.nomad, s.nomad.take(job))
@@ -64,7 +64,7 @@ func (q *queue) add(n *Nomad, job *structs.Job) *structs.Evaluation {
 	return eval
 }
 
-// queueJobs answers as Nomad 2.1 does; one that is older knows no such path.
+// queueJobs answers as Nomad 2.1 does; without a queue it answers 404, as older versions do.
 func (s *Server) queueJobs(r *http.Request) any {
 	type workload struct {
 		JobID, Namespace, Status string

@@ -22,23 +22,23 @@ import (
 type Server struct {
 	*httptest.Server
 
-	// OnRegister is called before a job is taken, if it is not nil: for what
-	// others do at the last moment.
+	// OnRegister, if not nil, is called before a job is stored, to make a change at the
+	// last moment.
 	OnRegister func(*Nomad)
 
-	// OnStore may change what is stored of a job, if it is not nil.
+	// OnStore, if not nil, may change the stored job.
 	OnStore func(job map[string]any)
 
-	// Parse reads a job file in place of Nomad 1.6's parser, if it is not nil: as
-	// an agent of another version does.
+	// Parse, if not nil, parses a job file in place of Nomad 1.6's parser, as an agent of
+	// another version does.
 	Parse func(api.JobsParseRequest) json.RawMessage
 
-	// OnDeployment is called before a deployment is shown, if it is not nil, with a
-	// copy of it and how often it was shown: no task becomes healthy by itself.
+	// OnDeployment, if not nil, is called before a deployment is returned, with a copy of
+	// it and how often it was returned: no task becomes healthy by itself.
 	OnDeployment func(*Deployment, int)
 
-	// Limit is how many nodes the scheduler says it looks at for a job with affinities.
-	// It has no such setting if that is 0.
+	// Limit is the scheduler's node limit for jobs with affinities; 0 means that the
+	// configuration has no such setting.
 	Limit int
 
 	mu      sync.Mutex
@@ -77,7 +77,7 @@ func (s *Server) Do(do func(*Nomad)) {
 	do(s.nomad)
 }
 
-// Refuse answers questions to a path with this status from now on.
+// Refuse makes requests to a path fail with this status.
 func (s *Server) Refuse(path string, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// get answers with what find returns, 404 if that is nil.
+// get answers with the result of find, 404 if that is nil.
 func (s *Server) get(find func(*http.Request) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -154,7 +154,7 @@ func (s *Server) get(find func(*http.Request) any) http.HandlerFunc {
 	}
 }
 
-// orNothing makes a nil pointer a nil any.
+// orNothing turns a nil pointer into a nil any.
 func orNothing[T any](p *T) any {
 	if p == nil {
 		return nil

@@ -19,21 +19,21 @@ import (
 	"nomad-gpu-mem/internal/planner"
 )
 
-// Planner plans a job and reserves what the plan takes.
+// Planner plans a job and reserves its units.
 type Planner interface {
 	Reserve(ctx context.Context, job *planner.Document, options planner.Options) (*planner.Plan, error)
 }
 
-// Config is what the operator decides.
+// Config is the operator's configuration.
 type Config struct {
 	Options planner.Options
-	Token   string        // what a request must bear; "" lets all in
-	Timeout time.Duration // for one request
+	Token   string        // required of each request; "" allows all
+	Timeout time.Duration // of one request
 	MaxBody int64         // bytes
 	Strict  bool          // a job that cannot be planned is an error, not a warning
 }
 
-// New returns the service. Requests are answered at
+// New returns the handler of these endpoints:
 //
 //	POST /v1/patch    {"patch": [JSON Patch], "warnings": [], "errors": []}
 //	POST /v1/mutate   the job
@@ -60,17 +60,17 @@ type review struct {
 	Errors   []string            `json:"errors"`
 }
 
-// guarded lets requests with the token through, reads the job and plans it.
+// guarded checks the token, reads the job and plans it.
 func (h *handler) guarded(answer func(w http.ResponseWriter, found review, changed []byte)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !h.allowed(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "a token is needed, as bearer or as the password of the URL", http.StatusUnauthorized)
+			http.Error(w, "token required, as bearer token or as the password of the URL", http.StatusUnauthorized)
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			http.Error(w, fmt.Sprintf("the job is larger than %d bytes", h.config.MaxBody), http.StatusRequestEntityTooLarge)
+			http.Error(w, fmt.Sprintf("the job is larger than %d bytes (--max-body)", h.config.MaxBody), http.StatusRequestEntityTooLarge)
 			return
 		}
 		if err != nil {
@@ -100,8 +100,8 @@ func (h *handler) allowed(r *http.Request) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(h.config.Token)) == 1
 }
 
-// review plans the job, and applies the patch to it as it came: one that does not
-// fit would break the job at the proxy.
+// review plans the job, and applies the patch to the job as received: a patch that fails
+// here would fail at the proxy.
 func (h *handler) review(ctx context.Context, job *planner.Document) (found review, changed []byte) {
 	found = review{Patch: []planner.Operation{}, Warnings: []string{}, Errors: []string{}}
 	plan, err := h.planner.Reserve(ctx, job, h.config.Options)
@@ -117,22 +117,22 @@ func (h *handler) review(ctx context.Context, job *planner.Document) (found revi
 		h.logger.Info("planned", "job", *job.Job.ID, "groups", len(plan.Groups), "missing", plan.Missing())
 	case h.config.Strict:
 		found.Patch = []planner.Operation{}
-		found.Errors = append(found.Errors, "GPU memory cannot be planned: "+err.Error())
-		h.logger.Error("refused", "job", *job.Job.ID, "reason", err)
+		found.Errors = append(found.Errors, "cannot plan GPU memory: "+err.Error())
+		h.logger.Error("rejected", "job", *job.Job.ID, "reason", err)
 	default:
 		found.Patch, changed = []planner.Operation{}, job.Text
-		found.Warnings = append(found.Warnings, "GPU memory is not planned, and Nomad takes any GPU that fits: "+err.Error())
+		found.Warnings = append(found.Warnings, "GPU memory was not planned, so Nomad takes any GPU that fits: "+err.Error())
 		h.logger.Warn("not planned", "job", *job.Job.ID, "reason", err)
 	}
 	return found, changed
 }
 
-// warnings says what fits nowhere.
+// warnings names the instances that fit nowhere.
 func warnings(plan *planner.Plan) []string {
 	var all []string
 	for _, group := range plan.Groups {
 		for _, s := range group.Short {
-			all = append(all, fmt.Sprintf("group %q: %d of its instances fit on no GPU now: %s",
+			all = append(all, fmt.Sprintf("group %q: %d of its instances fit nowhere now: %s",
 				group.Name, s.Instances, strings.Join(s.Why, "; ")))
 		}
 	}

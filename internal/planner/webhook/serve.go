@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// grace is how long requests in progress may take when the service ends.
+// grace is how long requests in progress may take when the server stops.
 const grace = 15 * time.Second
 
-// Serve answers at the listener until ctx ends, and lets requests in progress
-// end by themselves. timeout bounds one request; certificates may be nil for
-// plain HTTP.
+// Serve serves the listener until ctx ends, and then waits for requests in progress.
+// timeout bounds one request; certificates may be nil for plain HTTP.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, timeout time.Duration, certificates *tls.Config) error {
 	server := &http.Server{
 		Handler:           handler,

@@ -64,7 +64,7 @@ func (s stub) Reserve(ctx context.Context, document *planner.Document, _ planner
 	}}}, nil
 }
 
-// job has a field of a Nomad that this program does not know yet.
+// job has a field of a newer Nomad.
 const job = `{"ID": "web", "Name": "web", "FromTheFuture": {"a": [1, 2]}, "TaskGroups": [{"Name": "g", "Constraints": null,
   "Tasks": [{"Name": "t", "Driver": "gpu-docker", "Resources": {"CPU": 100, "NUMA": {"Affinity": "none"},
     "Devices": [{"Name": "nvidia/gpu-mem", "Count": 4}]}}]}]}`
@@ -114,7 +114,7 @@ func patchOf(t *testing.T, server *httptest.Server, body string) review {
 	return r
 }
 
-// Both contracts give the same job, and keep fields that nobody here knows.
+// Both contracts return the same job, and keep unknown fields.
 func TestBothContracts(t *testing.T) {
 	t.Parallel()
 	server := start(t, stub{}, nil)
@@ -147,10 +147,10 @@ func TestJobWithoutAsks(t *testing.T) {
 	must.EqJSON(t, plain, mutated)
 }
 
-// A failure is a warning and the job unchanged, or an error.
+// A failure gives a warning with the unchanged job, or an error.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]stub{"table": {err: errors.New("the table is away")}, "time": {block: true}} {
+	for name, s := range map[string]stub{"table": {err: errors.New("the table is unavailable")}, "time": {block: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lenient := start(t, s, func(c *webhook.Config) { c.Timeout = 50 * time.Millisecond })
@@ -165,7 +165,7 @@ func TestFailures(t *testing.T) {
 			strict := start(t, s, func(c *webhook.Config) { c.Strict, c.Timeout = true, 50*time.Millisecond })
 			r = patchOf(t, strict, job)
 			must.EqJSON(t, `[]`, string(r.Patch))
-			must.StrContains(t, r.Errors[0], "cannot be planned")
+			must.StrContains(t, r.Errors[0], "cannot plan GPU memory")
 			code, _ = post(t, strict, "/v1/mutate", job)
 			must.Eq(t, http.StatusUnprocessableEntity, code)
 		})
@@ -173,7 +173,7 @@ func TestFailures(t *testing.T) {
 }
 
 // A patch names fields as the job spells them: Nomad takes any case. A job with two
-// spellings of one name passes as it is.
+// spellings of one name passes unchanged.
 func TestOtherSpelling(t *testing.T) {
 	t.Parallel()
 	server := start(t, stub{}, nil)
@@ -238,7 +238,7 @@ func TestBadRequests(t *testing.T) {
 	must.Eq(t, http.StatusMethodNotAllowed, response.StatusCode)
 }
 
-// When the service ends, a request in progress still gets its answer.
+// When the server stops, a request in progress still gets its answer.
 func TestServeEndsGracefully(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

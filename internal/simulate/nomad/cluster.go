@@ -26,15 +26,15 @@ const (
 	datacenter = "dc1"
 )
 
-// uuid makes an ID of the form that Nomad wants. The scheduler shuffles nodes by
-// an evaluation's.
+// uuid returns an ID in the form that Nomad requires. The scheduler shuffles nodes by the
+// ID of the evaluation.
 func uuid(first, last uint64) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", first, last) }
 
-// newNode is a client's node with the device plugin's groups.
+// newNode returns a node with the device plugin's groups.
 func newNode(id string, n placement.Node) (*structs.Node, error) {
 	node := &structs.Node{
 		ID:         id,
-		SecretID:   id, // the store wants one
+		SecretID:   id, // required by the store
 		Name:       n.Name,
 		Datacenter: datacenter,
 		NodePool:   structs.NodePoolDefault,
@@ -44,7 +44,7 @@ func newNode(id string, n placement.Node) (*structs.Node, error) {
 			Cpu:    structs.NodeCpuResources{CpuShares: int64(n.CPU)},
 			Memory: structs.NodeMemoryResources{MemoryMB: int64(n.MemoryMiB)},
 			Disk:   structs.NodeDiskResources{DiskMB: 1 << 30},
-			// Every job that names no network wants the host's.
+			// Every job without a network block needs the host's.
 			Networks: structs.Networks{{Mode: "host", Device: "eth0"}},
 		},
 		ReservedResources:     &structs.NodeReservedResources{},
@@ -60,7 +60,7 @@ func newNode(id string, n placement.Node) (*structs.Node, error) {
 	return node, nil
 }
 
-// newGroup is a GPU as the device plugin offers it.
+// newGroup returns a GPU as the device plugin offers it.
 func newGroup(g placement.GPU, index int) *structs.NodeDeviceResource {
 	group := &structs.NodeDeviceResource{
 		Vendor: allocator.DeviceVendor, Type: allocator.DeviceType, Name: g.ID,

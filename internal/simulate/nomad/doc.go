@@ -4,10 +4,10 @@
 // Package nomad measures Nomad's own scheduler: the code that a Nomad server
 // runs, on a state store in memory.
 //
-// Nodes look as the device plugin makes them, with a device group for each GPU
-// and an instance for each unit; each task of the trace is a service job of its
-// own. A job may carry the planner's pin, which steers the scheduler to the place
-// that a policy has chosen. The policy then learns where Nomad put the task.
+// Nodes are as the device plugin fingerprints them, with a device group per GPU and an
+// instance per unit. Each task of the trace is a service job. A job may have the planner's
+// pin, which steers the scheduler to the place that a policy chose. The policy then learns
+// where Nomad placed the task.
 //
 // Where to look:
 //

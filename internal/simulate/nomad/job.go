@@ -19,7 +19,7 @@ import (
 // jobID is the ID of a task's job.
 func jobID(number int) string { return fmt.Sprintf("job-%d", number) }
 
-// newJob asks Nomad for what a task of the trace wants, as a job file would.
+// newJob returns a job that asks for what a task of the trace needs.
 func newJob(number int, task simulate.Task) *api.Job {
 	t := api.NewTask("task", driver).SetConfig("image", "task")
 	t.Resources = &api.Resources{CPU: new(task.Request.CPU), MemoryMB: new(max(1, task.Request.MemoryMiB))}
@@ -32,7 +32,7 @@ func newJob(number int, task simulate.Task) *api.Job {
 	return api.NewServiceJob(id, id, "global", structs.JobDefaultPriority).AddDatacenter(datacenter).AddTaskGroup(group)
 }
 
-// newAsk takes units of one GPU, all of them for a whole one.
+// newAsk asks for units of one GPU, all of them for a whole GPU.
 func newAsk(a placement.Ask) *api.RequestedDevice {
 	ask := &api.RequestedDevice{Name: allocator.Device, Count: new(uint64(units))}
 	if !a.Whole {
@@ -46,7 +46,7 @@ func newAsk(a placement.Ask) *api.RequestedDevice {
 	return ask
 }
 
-// unitsFor is how many units hold so many thousandths of a GPU.
+// unitsFor returns how many units hold a number of thousandths of a GPU.
 func unitsFor(milli int) int { return (milli + milliPerUnit - 1) / milliPerUnit }
 
 // submitted returns a job as Nomad's servers have it once it is submitted. A job and its

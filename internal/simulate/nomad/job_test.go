@@ -14,8 +14,8 @@ import (
 	"nomad-gpu-mem/internal/simulate"
 )
 
-// A steered job that is submitted bears the planner's pin, and one that asks for no GPU
-// memory bears none: the planner leaves it as it is.
+// A steered job has the planner's pin, and one that asks for no GPU
+// memory has none: the planner leaves it unchanged.
 func TestSteeredJobsBearThePlannersPin(t *testing.T) {
 	t.Parallel()
 	policy, err := placement.PolicyNamed(placement.DefaultPolicy)

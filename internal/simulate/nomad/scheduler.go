@@ -18,8 +18,8 @@ import (
 	"nomad-gpu-mem/internal/simulate"
 )
 
-// Stock is Nomad as it is. Where it has a choice among equals it takes any, so
-// its results differ a little from run to run.
+// Stock is Nomad's unmodified scheduler. It takes any of equal places, so its results
+// differ a little from run to run.
 func Stock() simulate.Contender {
 	return simulate.Contender{Name: "nomad", New: func(t *simulate.Trace, seed uint64) (simulate.Scheduler, error) {
 		return newScheduler(t, seed)
@@ -51,7 +51,7 @@ type nomad struct {
 	pinner  *planner.Pinner // writes the pin
 	running map[int]running
 	ids     map[string]string // Nomad's ID of each node of the trace
-	names   map[string]string // and the other way round
+	names   map[string]string // the reverse of ids
 }
 
 // running is a task that Nomad has placed.
@@ -68,8 +68,8 @@ func newScheduler(t *simulate.Trace, seed uint64) (*nomad, error) {
 	}
 	s := &nomad{
 		logger: logger,
-		// The harness applies plans to the store. Only what we do not call uses
-		// its testing.TB.
+		// The harness applies plans to the store. Only methods that are not called here
+		// use its testing.TB.
 		harness: scheduler.NewHarnessWithState(nil, store),
 		seed:    seed,
 		running: map[int]running{},
@@ -94,16 +94,16 @@ func (s *nomad) addNode(id string, n placement.Node) error {
 	if err := s.harness.State.UpsertNode(structs.MsgTypeTestSetup, s.harness.NextIndex(), node); err != nil {
 		return err
 	}
-	// The store does not tell of a node that it cannot index.
+	// The store returns no error for a node that it cannot index.
 	if kept, err := s.harness.State.NodeByID(nil, id); err != nil || kept == nil {
-		return errors.Join(errors.New("Nomad's state store refuses it"), err)
+		return errors.Join(errors.New("Nomad's state store rejects it"), err)
 	}
 	s.nodes = append(s.nodes, node)
 	return nil
 }
 
-// Place submits a job, lets the scheduler run, and looks where it went. A job
-// that cannot be placed is withdrawn.
+// Place submits a job, runs the scheduler, and reads where the task was placed. A job that
+// cannot be placed is withdrawn.
 func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 	job := newJob(number, task)
 	if s.guide != nil {
@@ -132,8 +132,8 @@ func (s *nomad) Place(number int, task simulate.Task) (bool, error) {
 	return true, nil
 }
 
-// steer pins a job to the places that the guide chooses, nil if there is no room. A job that
-// asks for no GPU memory comes back as it is.
+// steer pins a job to the places that the guide chooses; it returns nil if the job fits
+// nowhere. A job that asks for no GPU memory stays unchanged.
 func (s *nomad) steer(job *api.Job, task simulate.Task) (*api.Job, error) {
 	s.guide.Observe(task.Request)
 	if !planner.HasAsks(job) {
@@ -156,7 +156,7 @@ func (s *nomad) steer(job *api.Job, task simulate.Task) (*api.Job, error) {
 	return s.pinner.Pin(job, places)
 }
 
-// End makes Nomad forget a task, as its garbage collection would.
+// End removes a task from Nomad, as its garbage collection would.
 func (s *nomad) End(number int) error {
 	r := s.running[number]
 	delete(s.running, number)
@@ -167,7 +167,7 @@ func (s *nomad) End(number int) error {
 	return err
 }
 
-// schedule has the job evaluated. The allocation is nil if there is no room.
+// schedule evaluates the job. The allocation is nil if it fits nowhere.
 func (s *nomad) schedule(number int, job *structs.Job) (evalID string, _ *structs.Allocation, _ error) {
 	store := s.harness.State
 	if err := store.UpsertJob(structs.MsgTypeTestSetup, s.harness.NextIndex(), nil, job); err != nil {
@@ -185,7 +185,7 @@ func (s *nomad) schedule(number int, job *structs.Job) (evalID string, _ *struct
 	if err := store.UpsertEvals(structs.MsgTypeTestSetup, s.harness.NextIndex(), []*structs.Evaluation{eval}); err != nil {
 		return "", nil, err
 	}
-	events := make(chan any, 1) // for what never happens here: collisions of ports
+	events := make(chan any, 1) // for port collisions, which never happen here
 	err := scheduler.NewServiceScheduler(s.logger, events, s.harness.Snapshot(), s.harness).Process(eval)
 	plans := s.harness.Plans
 	s.harness.Plans, s.harness.Evals, s.harness.CreateEvals = nil, nil, nil
@@ -198,15 +198,15 @@ func (s *nomad) schedule(number int, job *structs.Job) (evalID string, _ *struct
 	return eval.ID, nil, nil
 }
 
-// withdraw removes a job and what came of it.
+// withdraw removes a job with its evaluation and allocations.
 func (s *nomad) withdraw(number int, eval string, allocs ...string) error {
 	store := s.harness.State
 	err := store.DeleteEval(s.harness.NextIndex(), []string{eval}, allocs, false)
 	return errors.Join(err, store.DeleteJob(s.harness.NextIndex(), structs.DefaultNamespace, jobID(number)))
 }
 
-// placeOf tells what an allocation holds in the units of the trace. All devices
-// of one ask are of one GPU.
+// placeOf returns what an allocation holds, in the units of the trace. All devices of one
+// ask are of one GPU.
 func (s *nomad) placeOf(r placement.Request, alloc *structs.Allocation) placement.Decision {
 	d := placement.Decision{Node: s.names[alloc.NodeID], CPU: r.CPU, MemoryMiB: r.MemoryMiB}
 	for i, device := range alloc.AllocatedResources.Tasks["task"].Devices {

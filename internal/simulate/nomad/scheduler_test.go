@@ -39,8 +39,8 @@ func whole(gpus int) simulate.Task {
 	return t
 }
 
-// Nomad fills the cluster to the last unit, refuses more, and takes on what fits
-// when a task is gone.
+// Nomad fills the cluster to the last unit, rejects more, and places what fits
+// when a task has ended.
 func TestFillAndEmpty(t *testing.T) {
 	t.Parallel()
 	policy, err := placement.PolicyNamed(placement.DefaultPolicy)

@@ -12,21 +12,20 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// ReservationTime is how long units are kept for a task that was submitted. It
-// spans from the plan to Nomad's booking, and no longer: what Nomad has booked
-// the planner sees there.
+// ReservationTime is how long units are reserved for a submitted task. It need only span
+// the time from the plan to Nomad's booking: the planner sees what Nomad has booked.
 const ReservationTime = 2 * time.Minute
 
-// Reservation keeps the units of one task.
+// Reservation reserves the units of one task.
 type Reservation struct {
-	Owner allocator.Owner // Alloc is the reservation's ID
-	Rooms []allocator.Room
+	Owner    allocator.Owner // Alloc is the reservation's ID
+	Requests []allocator.UnitRequest
 }
 
-// reservations are those of a group's places. There are none where nothing is
-// started now, as in a batch queue, nor where Nomad gives a task the units of the one it replaces:
-// they are not free yet.
-func (p *planning) reservations(w *wanted, group Group) []Reservation {
+// reservations returns the reservations for a group's places. There are none if nothing is
+// started now, as in a batch queue, nor if a task gets the units of the task that it
+// replaces: these are not free yet.
+func (p *planning) reservations(w *groupPlan, group Group) []Reservation {
 	if isTemplate(p.job) || w.replaces() || p.cluster.Queue != "" {
 		return nil
 	}
@@ -44,8 +43,8 @@ func (p *planning) reservations(w *wanted, group Group) []Reservation {
 					Alloc: reservationID(*p.job.Namespace, *p.job.ID, *w.spec.Name, s.Task, instance),
 				}})
 			}
-			all[at].add(allocator.Room{
-				GPU: allocator.GPUID(s.GPU), UnitMiB: s.UnitMiB, Of: s.Of, Count: s.Units,
+			all[at].add(allocator.UnitRequest{
+				GPU: allocator.GPUID(s.GPU), UnitMiB: s.UnitMiB, TotalUnits: s.Of, Count: s.Units,
 				Avoid: p.gpu(place.Node, s.GPU).Data.(*gpuData).avoid,
 			})
 		}
@@ -53,32 +52,31 @@ func (p *planning) reservations(w *wanted, group Group) []Reservation {
 	return all
 }
 
-// add adds room on a GPU, where two asks of a task may have met.
-func (r *Reservation) add(room allocator.Room) {
-	for i := range r.Rooms {
-		if r.Rooms[i].GPU == room.GPU {
-			r.Rooms[i].Count += room.Count
+// add adds a request. Two asks of a task may share a GPU.
+func (r *Reservation) add(request allocator.UnitRequest) {
+	for i := range r.Requests {
+		if r.Requests[i].GPU == request.GPU {
+			r.Requests[i].Count += request.Count
 			return
 		}
 	}
-	r.Rooms = append(r.Rooms, room)
+	r.Requests = append(r.Requests, request)
 }
 
-// reservationID is the same for the same instance of the same task: planning a
-// job again replaces its reservations and adds none.
+// reservationID is stable for an instance of a task: planning a job again replaces its
+// reservations and adds none.
 func reservationID(namespace, job, group, task string, instance int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %d", namespace, job, group, task, instance))
 	return "plan-" + hex.EncodeToString(sum[:12])
 }
 
-// Stale are the reservations of a job that the table has: those of an earlier
-// plan.
-func Stale(table *allocator.Snapshot, namespace, job string) []Reservation {
+// StaleReservations returns the reservations that an earlier plan of a job left in the table.
+func StaleReservations(table *allocator.Snapshot, namespace, job string) []Reservation {
 	var stale []Reservation
 	for _, gpu := range table.GPUs {
 		for _, claim := range gpu.Claims() {
 			if claim.State == allocator.Reserved && claim.IsOf(namespace, job) {
-				stale = append(stale, Reservation{Owner: claim.Owner, Rooms: []allocator.Room{{GPU: gpu.ID}}})
+				stale = append(stale, Reservation{Owner: claim.Owner, Requests: []allocator.UnitRequest{{GPU: gpu.ID}}})
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func TestLedger_keeps_names(t *testing.T) {
 	must.Eq(t, owner, got)
 }
 
-// A task whose own name is too long for its few units is refused, and no other.
+// A task with a name too long for its few units is rejected, and no other.
 func TestLedger_task_names_that_are_too_long(t *testing.T) {
 	t.Parallel()
 	claim := func(task string, units int) error {
@@ -93,7 +93,7 @@ func TestLedger_task_names_that_are_too_long(t *testing.T) {
 	must.NoError(t, claim(strings.Repeat("t", 255), 2))
 }
 
-// A reservation is used up by its own task, also if their names had to be shortened.
+// A task consumes its reservation, also if their names had to be shortened.
 func TestReservation_of_long_names(t *testing.T) {
 	t.Parallel()
 	table, ctx := allocator.NewTable(storetest.NewMemory()), t.Context()
@@ -101,7 +101,7 @@ func TestReservation_of_long_names(t *testing.T) {
 	task.Job = strings.Repeat("long ", 100)
 	planned, other := task, task
 	planned.Alloc, other.Job = "plan-1", task.Job+"other"
-	must.NoError(t, table.Reserve(ctx, planned, time.Hour, []allocator.Room{{GPU: "GPU-1", UnitMiB: 1024, Of: 8, Count: 1}}))
+	must.NoError(t, table.Reserve(ctx, planned, time.Hour, []allocator.UnitRequest{{GPU: "GPU-1", UnitMiB: 1024, TotalUnits: 8, Count: 1}}))
 	must.NoError(t, table.Claim(ctx, other, allocator.Attempt{ID: "1"}, []allocator.Booking{bookingOf("GPU-1", 0)}))
 	must.Len(t, 2, claimsIn(t, table))
 	must.NoError(t, table.Release(ctx, other, "1", []allocator.GPUID{"GPU-1"}))
