@@ -6,6 +6,8 @@ package driver
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +95,64 @@ func TestStartCancelsTheOneBefore(t *testing.T) {
 	must.Eq(t, []string{"GPU-aaaa: " + allocID + " 1 running"}, w.claims())
 	must.NoError(t, d.DestroyTask(second.ID, true))
 	w.nothingLeft()
+}
+
+// An agent that crashes can leave its process of the plugin behind, in the middle of a start. The next process ends that start
+// before it starts the task again, and the first one, which does not know, starts no container then.
+func TestStartThatAnotherProcessHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slow := &lateCreate{fakeEngine: w.engine, hangs: make(chan struct{}), goOn: make(chan struct{})}
+	open := w.open
+	w.open = func(docker.Config) (Engine, error) { return slow, nil }
+	before := w.boot()
+	first, second := w.task(``, slice(gpuA, 1)), w.task(``, slice(gpuA, 1))
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := before.plugin.StartTask(first)
+		ended <- err
+	}()
+	<-slow.hangs
+	w.open = open
+	d := w.boot()
+	_, _, err := d.StartTask(second)
+	must.NoError(t, err)
+	w.engine.change(func() { // by an operator, so that the name does not collide
+		for _, c := range w.engine.containers {
+			c.Name = "renamed"
+		}
+	})
+	close(slow.goOn)
+	must.ErrorContains(t, <-ended, errEnded.Error())
+	must.Eq(t, 0, slow.starts.Load())
+	must.SliceLen(t, 1, w.engine.running())
+	must.Eq(t, second.ID, w.engine.running()[0].Labels[labelAttempt])
+	must.Eq(t, []string{"GPU-aaaa: " + allocID + " 1 running"}, w.claims())
+	must.NoError(t, d.DestroyTask(second.ID, true))
+	w.nothingLeft()
+}
+
+// lateCreate waits before its first Create.
+type lateCreate struct {
+	*fakeEngine
+	hangs chan struct{} // closed once it waits
+	goOn  chan struct{} // closed by the test
+	once  sync.Once
+
+	starts atomic.Int32
+}
+
+func (e *lateCreate) Start(ctx context.Context, id string) error {
+	e.starts.Add(1)
+	return e.fakeEngine.Start(ctx, id)
+}
+
+func (e *lateCreate) Create(ctx context.Context, spec docker.Spec) (string, error) {
+	e.once.Do(func() {
+		close(e.hangs)
+		<-e.goOn
+	})
+	return e.fakeEngine.Create(ctx, spec)
 }
 
 // hangingEngine does not answer the first Create until its caller gives up.

@@ -82,6 +82,20 @@ func (k *keeper) begin(ctx context.Context, a attempt) error {
 	return nil
 }
 
+// errEnded is returned for a start whose attempt another process of the plugin has ended meanwhile.
+var errEnded = errors.New("another process of the plugin has ended this start")
+
+// stillBegun fails if another process of the plugin has ended the attempt, as a later start of the task does there. A start asks
+// between the creation of its container and the container's start. The other process marks the record as over, or deletes it,
+// and lists the containers afterwards. So either this start sees that it has ended, or the other process removes its container.
+func (k *keeper) stillBegun(a attempt) error {
+	noted, found, err := k.journal.read(a.ID)
+	if err == nil && (!found || noted.Over) {
+		return errEnded
+	}
+	return err
+}
+
 // end brings the attempt to its end and gives up custody. If that does not succeed
 // at once, the sweeper retries it, also after a restart; the error says what is still
 // to be done.
@@ -247,7 +261,7 @@ func (k *keeper) containers(ctx context.Context, a attempt) ([]docker.Container,
 // recoverable reports whether a start may succeed later without any change to the
 // job. Nomad then tries again on this node, with the same devices.
 func recoverable(err error) bool {
-	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, errMayRun, errNoCDIDevice} {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, errMayRun, errEnded, errNoCDIDevice} {
 		if errors.Is(err, temporary) {
 			return true
 		}

@@ -248,6 +248,9 @@ func (s *start) container(spec docker.Spec) (docker.Container, error) {
 		if err != nil {
 			return docker.Container{}, blame(err)
 		}
+		if err := s.services.keeper.stillBegun(s.attempt); err != nil { // after Create: see there
+			return docker.Container{}, err
+		}
 		err = engine.Start(s.ctx, id)
 		if err == nil {
 			found, err := engine.Inspect(s.ctx, id)
