@@ -61,7 +61,7 @@ func (s *start) takeUnits(ctx context.Context) error {
 	if err := s.services.keeper.checkHealth(ctx, s.attempt.GPUs, time.Now()); err != nil {
 		return err
 	}
-	if err := s.services.keeper.unitsInUse(s.attempt); err != nil {
+	if err := s.services.keeper.unitsInUse(ctx, s.attempt); err != nil {
 		return err
 	}
 	return s.services.table.Claim(ctx, ownerOf(s.task), s.attempt.inTable(), s.order.bookings)

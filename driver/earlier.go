@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nomad-gpu-mem/allocator"
@@ -105,22 +106,38 @@ func isOf(c docker.Container, owner allocator.Owner) bool {
 	return alloc == owner.Alloc && task == owner.Task
 }
 
-// unitsInUse returns a *allocator.HeldError if an attempt of another task on this node,
-// begun before a, may still use units of a. The table says so too, unless it was wiped
-// or restored: then this node still knows better.
-func (k *keeper) unitsInUse(a attempt) error {
+// unitsInUse returns a *allocator.HeldError if an attempt of another task on this node may use units of a: one that began
+// before a, or one whose container may run, since a start can be late. The table says so too, unless it was wiped or
+// restored: then this node still knows better.
+func (k *keeper) unitsInUse(ctx context.Context, a attempt) error {
 	records, _ := k.journal.all()
 	for _, other := range records {
-		if other.Owner.Is(a.Owner) || other.Released || !other.Begun.Before(a.Begun) {
+		held := sharedUnits(a, other)
+		if held == nil || other.Owner.Is(a.Owner) || other.Released {
 			continue
 		}
-		for gpu, units := range a.Units {
-			if shared := units.Intersect(other.Units[gpu]); shared.Len() > 0 {
-				holder := allocator.Claim{
-					Owner: other.Owner, Attempt: other.ID, State: allocator.Running, ClaimedAt: other.Begun, Units: other.Units[gpu],
-				}
-				return &allocator.HeldError{GPU: gpu, Units: shared, Holders: []allocator.Claim{holder}}
+		if other.Begun.Before(a.Begun) {
+			return held
+		}
+		containers, err := k.containers(ctx, other)
+		if err != nil {
+			return fmt.Errorf("whether %s uses units of this task: %w", other.Owner, err)
+		}
+		if slices.ContainsFunc(containers, mayRun) {
+			return held
+		}
+	}
+	return nil
+}
+
+// sharedUnits returns the error for units of a that the other attempt has as well, nil if there are none.
+func sharedUnits(a, other attempt) error {
+	for gpu, units := range a.Units {
+		if shared := units.Intersect(other.Units[gpu]); shared.Len() > 0 {
+			holder := allocator.Claim{
+				Owner: other.Owner, Attempt: other.ID, State: allocator.Running, ClaimedAt: other.Begun, Units: other.Units[gpu],
 			}
+			return &allocator.HeldError{GPU: gpu, Units: shared, Holders: []allocator.Claim{holder}}
 		}
 	}
 	return nil

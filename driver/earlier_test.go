@@ -191,27 +191,32 @@ func TestStartEndsATaskThatNomadNeverLearnedOf(t *testing.T) {
 }
 
 // The table may have been wiped while a task was being stopped: this node still knows
-// who uses the units.
+// who uses the units. So it does for a start that Nomad called before that task's, and that was held up.
 func TestStartWaitsForUnitsThatOnlyThisNodeKnows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.assert = time.Hour
-	d := w.boot()
-	first := w.task(``, slice(gpuA, 0, 1))
-	_, _, err := d.StartTask(first)
-	must.NoError(t, err)
-	must.NoError(t, w.table.Release(t.Context(), ownerOf(first), first.ID, []allocator.GPUID{gpuA}))
-	second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuA, 1, 2))
-	started := make(chan error, 1)
-	go func() {
-		_, _, err := d.StartTask(second)
-		started <- err
-	}()
-	eventually(t, func() bool { return d.told("Waiting for GPU memory") })
-	must.SliceLen(t, 1, w.engine.running())
-	must.NoError(t, d.DestroyTask(first.ID, true))
-	must.NoError(t, <-started)
-	must.Eq(t, []string{"GPU-aaaa: " + second.AllocID + " 1-2 running"}, w.claims())
+	for name, called := range map[string]time.Time{"called now": time.Now().Add(time.Minute), "called earlier": time.Now().Add(-time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.assert = time.Hour
+			d := w.boot()
+			first := w.task(``, slice(gpuA, 0, 1))
+			_, _, err := d.StartTask(first)
+			must.NoError(t, err)
+			must.NoError(t, w.table.Release(t.Context(), ownerOf(first), first.ID, []allocator.GPUID{gpuA}))
+			second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuA, 1, 2))
+			started := make(chan error, 1)
+			go func() {
+				_, _, err := d.plugin.startCalled(second, called)
+				started <- err
+			}()
+			eventually(t, func() bool { return d.told("Waiting for GPU memory") })
+			must.SliceLen(t, 1, w.engine.running())
+			must.NoError(t, d.DestroyTask(first.ID, true))
+			must.NoError(t, <-started)
+			must.Eq(t, []string{"GPU-aaaa: " + second.AllocID + " 1-2 running"}, w.claims())
+		})
+	}
 }
 
 // A container that has ended uses no GPU memory, whether Docker removes it or not.
