@@ -62,7 +62,7 @@ func (s *start) takeUnits(ctx context.Context) error {
 	if err := s.services.checkHealth(ctx, s.attempt.GPUs, time.Now()); err != nil {
 		return err
 	}
-	if err := s.services.reaper.UnitsInUse(s.attempt); err != nil {
+	if err := s.services.reaper.UnitsInUse(ctx, s.attempt); err != nil {
 		return err
 	}
 	return s.services.table.Claim(ctx, attempt.OwnerOf(s.task), s.attempt.InTable(), s.order.bookings)

@@ -6,6 +6,8 @@ package driver
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +99,64 @@ func TestStartCancelsTheOneBefore(t *testing.T) {
 	w.nothingLeft()
 }
 
+// An agent that crashes can leave its process of the plugin behind, in the middle of a start. The next process ends that start
+// before it starts the task again, and the first one, which does not know, starts no container then.
+func TestStartThatAnotherProcessHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slow := &lateCreate{fakeEngine: w.engine, hangs: make(chan struct{}), goOn: make(chan struct{})}
+	open := w.open
+	w.open = func(docker.Config) (Engine, error) { return slow, nil }
+	before := w.boot()
+	first, second := w.task(``, slice(gpuA, 1)), w.task(``, slice(gpuA, 1))
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := before.plugin.StartTask(first)
+		ended <- err
+	}()
+	<-slow.hangs
+	w.open = open
+	d := w.boot()
+	_, _, err := d.StartTask(second)
+	must.NoError(t, err)
+	w.engine.change(func() { // by an operator, so that the name does not collide
+		for _, c := range w.engine.containers {
+			c.Name = "renamed"
+		}
+	})
+	close(slow.goOn)
+	must.ErrorContains(t, <-ended, attempt.ErrEnded.Error())
+	must.Eq(t, 0, slow.starts.Load())
+	must.SliceLen(t, 1, w.engine.running())
+	must.Eq(t, second.ID, w.engine.running()[0].Labels[label.Attempt])
+	must.Eq(t, []string{"GPU-aaaa: " + allocID + " 1 running"}, w.claims())
+	must.NoError(t, d.DestroyTask(second.ID, true))
+	w.nothingLeft()
+}
+
+// lateCreate waits before its first Create.
+type lateCreate struct {
+	*fakeEngine
+	hangs chan struct{} // closed once it waits
+	goOn  chan struct{} // closed by the test
+	once  sync.Once
+
+	starts atomic.Int32
+}
+
+func (e *lateCreate) Start(ctx context.Context, id string) error {
+	e.starts.Add(1)
+	return e.fakeEngine.Start(ctx, id)
+}
+
+func (e *lateCreate) Create(ctx context.Context, spec docker.Spec) (string, error) {
+	e.once.Do(func() {
+		close(e.hangs)
+		<-e.goOn
+	})
+	return e.fakeEngine.Create(ctx, spec)
+}
+
 // hangingEngine does not answer the first Create until its caller gives up.
 type hangingEngine struct {
 	*fakeEngine
@@ -133,27 +193,32 @@ func TestStartEndsATaskThatNomadNeverLearnedOf(t *testing.T) {
 }
 
 // The table may have been wiped while a task was being stopped: this node still knows
-// who uses the units.
+// who uses the units. So it does for a start that Nomad called before that task's, and that was held up.
 func TestStartWaitsForUnitsThatOnlyThisNodeKnows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.assert = time.Hour
-	d := w.boot()
-	first := w.task(``, slice(gpuA, 0, 1))
-	_, _, err := d.StartTask(first)
-	must.NoError(t, err)
-	must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(first), first.ID, []allocator.GPUID{gpuA}))
-	second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuA, 1, 2))
-	started := make(chan error, 1)
-	go func() {
-		_, _, err := d.StartTask(second)
-		started <- err
-	}()
-	eventually(t, func() bool { return d.told("Waiting for GPU memory") })
-	must.SliceLen(t, 1, w.engine.running())
-	must.NoError(t, d.DestroyTask(first.ID, true))
-	must.NoError(t, <-started)
-	must.Eq(t, []string{"GPU-aaaa: " + second.AllocID + " 1-2 running"}, w.claims())
+	for name, called := range map[string]time.Time{"called now": time.Now().Add(time.Minute), "called earlier": time.Now().Add(-time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.assert = time.Hour
+			d := w.boot()
+			first := w.task(``, slice(gpuA, 0, 1))
+			_, _, err := d.StartTask(first)
+			must.NoError(t, err)
+			must.NoError(t, w.table.Release(t.Context(), attempt.OwnerOf(first), first.ID, []allocator.GPUID{gpuA}))
+			second := w.taskOf("0e4b2d41-0000-4000-8000-000000000002", ``, slice(gpuA, 1, 2))
+			started := make(chan error, 1)
+			go func() {
+				_, _, err := d.plugin.startCalled(second, called)
+				started <- err
+			}()
+			eventually(t, func() bool { return d.told("Waiting for GPU memory") })
+			must.SliceLen(t, 1, w.engine.running())
+			must.NoError(t, d.DestroyTask(first.ID, true))
+			must.NoError(t, <-started)
+			must.Eq(t, []string{"GPU-aaaa: " + second.AllocID + " 1-2 running"}, w.claims())
+		})
+	}
 }
 
 // A container that has ended uses no GPU memory, whether Docker removes it or not.

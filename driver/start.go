@@ -251,6 +251,9 @@ func (s *start) container(spec docker.Spec) (docker.Container, error) {
 		if err != nil {
 			return docker.Container{}, blame(err)
 		}
+		if err := s.services.reaper.CheckBegun(s.attempt); err != nil { // after Create: see there
+			return docker.Container{}, err
+		}
 		err = engine.Start(s.ctx, id)
 		if err == nil {
 			found, err := engine.Inspect(s.ctx, id)
@@ -280,7 +283,7 @@ var errUnobserved = errors.New("nothing is known of the container after its star
 // recoverable reports whether a start may succeed later without any change to the
 // job. Nomad then tries again on this node, with the same devices.
 func recoverable(err error) bool {
-	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, attempt.ErrMayRun, errNoCDIDevice} {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, attempt.ErrMayRun, attempt.ErrEnded, errNoCDIDevice} {
 		if errors.Is(err, temporary) {
 			return true
 		}

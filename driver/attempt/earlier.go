@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nomad-gpu-mem/allocator"
@@ -103,22 +104,38 @@ func isOf(c docker.Container, owner allocator.Owner) bool {
 	return alloc == owner.Alloc && task == owner.Task
 }
 
-// UnitsInUse returns a *allocator.HeldError if an attempt of another task on this node,
-// begun before a, may still use units of a. The table says so too, unless it was wiped
-// or restored: then this node still knows better.
-func (r *Reaper) UnitsInUse(a Record) error {
+// UnitsInUse returns a *allocator.HeldError if an attempt of another task on this node may use units of a: one that began
+// before a, or one whose container may run, since a start can be late. The table normally says so too; after it was
+// wiped or restored, this node's records are more complete.
+func (r *Reaper) UnitsInUse(ctx context.Context, a Record) error {
 	records, _ := r.Journal.All()
 	for _, other := range records {
-		if other.Owner.Is(a.Owner) || other.Released || !other.Begun.Before(a.Begun) {
+		held := sharedUnits(a, other)
+		if held == nil || other.Owner.Is(a.Owner) || other.Released {
 			continue
 		}
-		for gpu, units := range a.Units {
-			if shared := units.Intersect(other.Units[gpu]); shared.Len() > 0 {
-				holder := allocator.Claim{
-					Owner: other.Owner, Attempt: other.ID, State: allocator.Running, ClaimedAt: other.Begun, Units: other.Units[gpu],
-				}
-				return &allocator.HeldError{GPU: gpu, Units: shared, Holders: []allocator.Claim{holder}}
+		if other.Begun.Before(a.Begun) {
+			return held
+		}
+		containers, err := r.containers(ctx, other)
+		if err != nil {
+			return fmt.Errorf("cannot find out whether %s uses units of this task: %w", other.Owner, err)
+		}
+		if slices.ContainsFunc(containers, MayRun) {
+			return held
+		}
+	}
+	return nil
+}
+
+// sharedUnits returns the error for units of a that the other attempt has as well, nil if there are none.
+func sharedUnits(a, other Record) error {
+	for gpu, units := range a.Units {
+		if shared := units.Intersect(other.Units[gpu]); shared.Len() > 0 {
+			holder := allocator.Claim{
+				Owner: other.Owner, Attempt: other.ID, State: allocator.Running, ClaimedAt: other.Begun, Units: other.Units[gpu],
 			}
+			return &allocator.HeldError{GPU: gpu, Units: shared, Holders: []allocator.Claim{holder}}
 		}
 	}
 	return nil

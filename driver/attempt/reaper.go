@@ -109,6 +109,21 @@ func (r *Reaper) Begin(ctx context.Context, a Record) error {
 	return nil
 }
 
+// ErrEnded is returned for a start whose attempt another process of the plugin has ended meanwhile.
+var ErrEnded = errors.New("another process of the plugin has ended this start")
+
+// CheckBegun returns ErrEnded if another process of the plugin has ended the attempt, as it does before it starts the task again.
+// A start calls it between the creation and the start of its container. The other process marks the record as over, or deletes
+// it, and lists the containers afterwards. So either this start sees that it has ended, or the other process removes its
+// container.
+func (r *Reaper) CheckBegun(a Record) error {
+	noted, found, err := r.Journal.Read(a.ID)
+	if err == nil && (!found || noted.Over) {
+		return ErrEnded
+	}
+	return err
+}
+
 // Finish ends the attempt and unlocks it. If a step fails, the sweep retries it, also after a restart of the plugin. The error
 // says what is left to do.
 func (r *Reaper) Finish(ctx context.Context, a Record) error {
