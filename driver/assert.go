@@ -61,7 +61,7 @@ func (p *Plugin) assert(s *services, h *handle) {
 }
 
 // isNews notes how the last try to confirm the claim went, and reports whether that is
-// another way than the one before: what lasts is told once.
+// another way than the one before: what lasts is reported once.
 func (h *handle) isNews(err error) bool {
 	h.claimMu.Lock()
 	defer h.claimMu.Unlock()

@@ -44,9 +44,9 @@ func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 	w := newWorld(t)
 	d, _ := w.usurp(rival(""), "c2")
 	eventually(t, func() bool {
-		return d.told("gives this running task's GPU memory to another task; both run on this node")
+		return d.reported("gives this running task's GPU memory to another task; both run on this node")
 	})
-	must.True(t, d.told("held by other/t (alloc another-)"))
+	must.True(t, d.reported("held by other/t (alloc another-)"))
 	must.SliceLen(t, 2, w.engine.running())
 }
 
@@ -67,7 +67,7 @@ func TestClaimInTheWayWithoutAContainerIsReleased(t *testing.T) {
 			d.soleForLong(t)
 			round(d, d.plugin.services.Load())
 			must.Eq(t, []string{"GPU-aaaa: " + allocID + " 3 running"}, w.claims())
-			must.False(t, d.told("gives this running task's GPU memory to another task"))
+			must.False(t, d.reported("gives this running task's GPU memory to another task"))
 			must.NoError(t, d.DestroyTask(task, true))
 			w.nothingLeft()
 		})
@@ -80,9 +80,9 @@ func TestClaimInTheWayOfAnotherNode(t *testing.T) {
 	w := newWorld(t)
 	d, _ := w.usurp(rival("n2"))
 	eventually(t, func() bool {
-		return d.told("gives this running task's GPU memory to another task; `nomad-gpu-mem doctor` shows whether the other one still exists")
+		return d.reported("gives this running task's GPU memory to another task; `nomad-gpu-mem doctor` shows whether the other one still exists")
 	})
-	must.False(t, d.told("stop one of the two"))
+	must.False(t, d.reported("stop one of the two"))
 	must.SliceLen(t, 1, w.claims())
 }
 

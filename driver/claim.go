@@ -19,7 +19,7 @@ import (
 
 // claim takes the booked units in the table. Nomad sells the units of a task that it
 // stops in the same plan, and so they may be held for as long as that task takes to
-// end: the start waits for them, as it does for a table that is away, but not for
+// end: the start waits for them, as it does for an unavailable table, but not for
 // longer than claim_timeout.
 func (s *start) claim() error {
 	if !s.order.hasGPU() {
@@ -92,19 +92,19 @@ func worthWaiting(err error) bool {
 	return errors.Is(err, errUnhealthy) || errors.Is(err, allocator.ErrHeld) || errors.Is(err, allocator.ErrUnavailable) || errors.Is(err, allocator.ErrConflict)
 }
 
-// waitingFor is what a start waits for, told to the author of a job in the namespace.
+// waitingFor is what a start waits for, in words for the author of a job in the namespace.
 func waitingFor(err error, namespace string) string {
 	switch {
 	case errors.Is(err, errUnhealthy):
 		return "Waiting for the GPU to recover: " + err.Error()
 	case errors.Is(err, allocator.ErrHeld):
-		return "Waiting for GPU memory that another task has not given back yet: " + forAuthor(err, namespace).Error()
+		return "Waiting for GPU memory that another task has not released yet: " + forAuthor(err, namespace).Error()
 	}
 	return "Waiting for the allocation table: " + err.Error()
 }
 
 // markRunning writes the container into the claim. The task is running by now, and
-// the claim is what protects it: if the table is away just then, the loop that
+// the claim is what protects it: if the table is unavailable just then, the loop that
 // asserts claims writes it later.
 func (s *start) markRunning(container string) error {
 	if !s.order.hasGPU() {

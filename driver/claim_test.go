@@ -13,7 +13,7 @@ import (
 )
 
 // While the claims of one of a task's GPUs cannot be read, its claim on the other is
-// asserted and given back as ever; the rest follows once someone has mended the value.
+// asserted and released as ever; the rest follows once the operator has corrected the value.
 func TestUnreadableLedgerHoldsUpNoOtherGPU(t *testing.T) {
 	t.Parallel()
 	for what, value := range map[string]string{"nonsense": "nonsense", "a newer version's": `{"version":2}`} {

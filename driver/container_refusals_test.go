@@ -99,7 +99,7 @@ func TestLinksOutOfTheAllocationAreRefused(t *testing.T) {
 	must.True(t, strings.HasSuffix(build(t, o).Host.Binds[4], "local/real/sub:/x"))
 }
 
-// The directories that every task has mounted are no exception.
+// That includes the directories that every task has mounted.
 func TestLinksInThePlaceOfTheTaskDirectoriesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"alloc", "app/local", "app/secrets"} {

@@ -183,7 +183,7 @@ func TestContainerSecurityOptions(t *testing.T) {
 			spec, _, err := o.build()
 			if c.want == "" {
 				must.ErrorContains(t, err, "config.security_opt \""+option+"\"")
-				must.StrNotContains(t, err.Error(), "root:x", must.Sprint("nothing of the file is told"))
+				must.StrNotContains(t, err.Error(), "root:x", must.Sprint("the error quotes nothing of the file"))
 				return
 			}
 			must.NoError(t, err)

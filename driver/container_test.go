@@ -61,13 +61,13 @@ func TestContainerProcess(t *testing.T) {
 		interactive = true
 		init = true
 		healthchecks { disable = true }`, ``)
-	o.task.User = "nobody"
+	o.task.User = "www-data"
 	spec := build(t, o)
 	must.Eq(t, "app_"+allocID, spec.Name)
 	must.Eq(t, "sha256:1234", spec.Config.Image)
 	must.Eq(t, []string{"serve", "-v"}, []string(spec.Config.Cmd))
 	must.Eq(t, []string{"/init"}, []string(spec.Config.Entrypoint))
-	must.Eq(t, "nobody", spec.Config.User)
+	must.Eq(t, "www-data", spec.Config.User)
 	must.Eq(t, "/srv", spec.Config.WorkingDir)
 	must.True(t, spec.Config.Tty)
 	must.True(t, spec.Config.OpenStdin)
@@ -298,7 +298,7 @@ func TestContainerPids(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		hcl, config string
-		want        int64 // 0: not set, which is no limit
+		want        int64 // 0: not set, thus unlimited
 	}{
 		{``, ``, 0},
 		{``, `pids_limit = 20`, 20},

@@ -18,8 +18,8 @@ import (
 
 // Tasks without cores of their own share those that no task has reserved. Nomad writes
 // that pool into a control group, whose path it gives to each task. A container is in
-// none of Nomad's groups, so it is told by Docker's means: when it is made, and when the
-// pool has changed since.
+// none of Nomad's groups, so the driver sets its CPUs by Docker's means: when the
+// container is made, and when the pool has changed since.
 
 // sharedCPUs returns the pool as it is now, in the kernel's list format. It is empty if
 // the task has cores of its own, or if there is no such pool on this node.
@@ -69,7 +69,7 @@ func (p *Plugin) followPool(s *services, h *handle) {
 		return struct{}{}, s.engine.SetCPUs(ctx, h.container, pool)
 	})
 	if err != nil {
-		p.logger.Debug("a container was not told which CPUs it may use now; trying again", "task_id", h.task.ID, "cpus", pool, "error", err)
+		p.logger.Debug("cannot update the CPUs of a container; trying again", "task_id", h.task.ID, "cpus", pool, "error", err)
 		return
 	}
 	h.pool = pool

@@ -20,7 +20,7 @@ func setPool(t *testing.T, task *drivers.TaskConfig, cpus string) {
 }
 
 // Cores that a task has reserved are taken from those that the others share, while they
-// run; and given back.
+// run, and returned at its end.
 func TestSharedCPUs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

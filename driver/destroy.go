@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// DestroyTask removes the task's container and gives its claim back, in that order:
+// DestroyTask removes the task's container and releases its claim, in that order:
 // GPU memory is free only when nothing of the task can use it any more. Nomad ignores
-// the result, so what does not succeed now goes on in the background.
+// the result, so what does not succeed now is retried in the background.
 func (p *Plugin) DestroyTask(id string, force bool) error {
 	h, ok := p.task(id)
 	if !ok {

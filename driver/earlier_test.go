@@ -212,7 +212,7 @@ func TestStartWaitsForUnitsThatOnlyThisNodeKnows(t *testing.T) {
 				_, _, err := d.plugin.startCalled(second, called)
 				started <- err
 			}()
-			eventually(t, func() bool { return d.told("Waiting for GPU memory") })
+			eventually(t, func() bool { return d.reported("Waiting for GPU memory") })
 			must.SliceLen(t, 1, w.engine.running())
 			must.NoError(t, d.DestroyTask(first.ID, true))
 			must.NoError(t, <-started)

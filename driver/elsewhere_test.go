@@ -23,7 +23,7 @@ func (w *world) elsewhere() (back func()) {
 	return func() { w.engine.change(func() { w.engine.id, w.engine.containers = "engine-1", first }) }
 }
 
-// Another engine's ignorance of a container is no proof: the claim stays, the task does
+// That another engine does not have a container proves nothing: the claim stays, the task does
 // not run a second time, and all ends well when the first engine is back.
 func TestEngineIsAnotherAfterARestart(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestEngineIsAnotherAfterARestart(t *testing.T) {
 	err = d.RecoverTask(handle)
 	must.ErrorContains(t, err, "it was started in engine engine-1, but endpoint leads to engine engine-2")
 	must.ErrorContains(t, err, "nomad-gpu-mem release")
-	eventually(t, func() bool { return d.told("started in engine engine-1") })
+	eventually(t, func() bool { return d.reported("started in engine engine-1") })
 	for _, again := range []string{task.ID, "a-new-start"} {
 		start := task.Copy()
 		start.ID = again
@@ -56,7 +56,7 @@ func TestEngineIsAnotherAfterARestart(t *testing.T) {
 	w.nothingLeft()
 }
 
-// The same under a plugin that goes on.
+// The same under a plugin that keeps running.
 func TestEngineIsAnotherUnderATask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -72,7 +72,7 @@ func TestEngineIsAnotherUnderATask(t *testing.T) {
 	eventually(t, func() bool { return logs.Got() == "before\n" })
 
 	back := w.elsewhere()
-	eventually(t, func() bool { return d.told("Nothing is known of the task until its Docker engine is back") })
+	eventually(t, func() bool { return d.reported("Nothing is known of the task until its Docker engine is back") })
 	must.ErrorContains(t, d.StopTask(task.ID, time.Second, ""), "its GPU memory stays claimed")
 	must.SliceLen(t, 1, w.claims())
 	back()
@@ -116,7 +116,7 @@ func TestUnseenTaskClaimsNothing(t *testing.T) {
 			must.NoError(t, err)
 			must.False(t, (<-results).Successful())
 			must.SliceEmpty(t, w.claims())
-			must.False(t, d.told("another task"))
+			must.False(t, d.reported("another task"))
 			must.NoError(t, d.DestroyTask(task.ID, false))
 			w.nothingLeft()
 		})
@@ -144,8 +144,8 @@ func TestUnseenTaskClaimsWhenItIsSeen(t *testing.T) {
 	w.nothingLeft()
 }
 
-// Nomad recovers one task after the other: all of them together wait for a daemon that
-// is away no longer than one would.
+// Nomad recovers one task after the other: all of them together wait for an unavailable
+// daemon no longer than one would.
 func TestRecoveriesShareTheirPatience(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

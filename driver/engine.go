@@ -28,8 +28,8 @@ type Images interface {
 	RemoveImage(ctx context.Context, id string) error
 }
 
-// Containers is the life of a container and what can be asked of it. ID tells whose
-// containers they are: another engine knows nothing of them.
+// Containers is the life of a container and what can be asked of it. ID identifies
+// the engine that has them: another engine knows nothing of them.
 type Containers interface {
 	ID(ctx context.Context) (string, error)
 	Create(ctx context.Context, spec docker.Spec) (id string, err error)

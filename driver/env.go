@@ -56,7 +56,7 @@ func environment(task, device map[string]string, image []string, gpus gpuAccess)
 type gpuAccess struct {
 	bookings []allocator.Booking
 	way      config.Injection
-	seesAll  bool              // it can use every GPU, whatever it is told
+	seesAll  bool              // it can use every GPU, whatever its environment says
 	observer map[string]string // pin of an observer; nil: it is none
 }
 

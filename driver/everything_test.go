@@ -91,7 +91,7 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 		oom_score_adj    = 9
 		volumes { enabled = true }`)
 	o.job = everyTaskOption(t)
-	o.task.User = "nobody"
+	o.task.User = "www-data"
 	o.task.Env = map[string]string{"NOMAD_PORT_http": "8080"}
 	o.task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"}}
 	dir, local := o.task.AllocDir, o.task.TaskDir().LocalDir
@@ -112,7 +112,7 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 		Config: &container.Config{
 			Image:        "sha256:1234",
 			Hostname:     "h",
-			User:         "nobody",
+			User:         "www-data",
 			Entrypoint:   []string{"/bin/sh", "-c"},
 			Cmd:          []string{"serve", "-v", "x"},
 			WorkingDir:   "/srv",

@@ -64,7 +64,7 @@ func TestFaultConsulAwayAtStart(t *testing.T) {
 	must.ErrorContains(t, err, agent.Address)
 	must.True(t, structs.IsRecoverable(err))
 	must.Zero(t, w.engine.created)
-	eventually(t, func() bool { return d.told("Waiting for the allocation table") })
+	eventually(t, func() bool { return d.reported("Waiting for the allocation table") })
 
 	restart(t, agent)
 	task, _ := w.started(d, slice(gpuA, 1))
@@ -82,7 +82,7 @@ func TestFaultConsulAwayAtStop(t *testing.T) {
 	must.NoError(t, err)
 	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
 	<-results // Nomad destroys what it has seen to end
-	must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not given back yet")
+	must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not released yet")
 	must.Zero(t, w.engine.count())
 	d.kill()
 	w.boot() // the next process knows what is still to be done

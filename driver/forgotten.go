@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/driver/attempt"
 )
 
-// task returns a task that this process looks after, and notes that Nomad asked for it.
+// task returns a task that this process manages, and notes that Nomad asked for it.
 func (p *Plugin) task(id string) (*handle, bool) {
 	h, ok := p.tasks.get(id)
 	if ok {
@@ -66,7 +66,7 @@ func isCollected(task *drivers.TaskConfig) bool {
 	return task.AllocDir != "" && errors.Is(err, fs.ErrNotExist)
 }
 
-// finish ends a task and gives back all that it holds. What does not succeed at once is
+// finish ends a task and releases all that it holds. What does not succeed at once is
 // done by the sweeper. Of several calls for one task, the first does it all.
 func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
 	if !p.tasks.remove(h) {

@@ -20,8 +20,8 @@ import (
 	"nomad-gpu-mem/driver/config"
 )
 
-// Whatever a job says, its container gets no GPU and no path of the host that nobody
-// gave it, and no privilege.
+// Whatever a job says, its container gets no GPU that was not booked, no path of the
+// host that the operator did not allow, and no privilege.
 func FuzzJob(f *testing.F) {
 	for _, seed := range []string{
 		`{"image":"a"}`,

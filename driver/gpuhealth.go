@@ -18,8 +18,8 @@ import (
 var errUnhealthy = errors.New("GPU is unhealthy")
 
 // checkHealth fails if the device plugin has withdrawn one of the GPUs. Nomad starts a
-// task again on the GPU that it has, whatever became of it meanwhile. A cordon is no
-// reason: it keeps new tasks away, and not those that have their units.
+// task again on the GPU that it has, whatever became of it meanwhile. A cordon does
+// not count: it keeps new tasks away, and not those that have their units.
 func (s *services) checkHealth(ctx context.Context, gpus []allocator.GPUID, now time.Time) error {
 	node, err := s.table.Node(ctx, s.reaper.Node.Host)
 	if err != nil || now.Sub(node.LastSeen) >= attempt.DeviceSilence {

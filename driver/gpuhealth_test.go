@@ -83,7 +83,7 @@ func TestStartWaitsForTheGPU(t *testing.T) {
 		_, _, err := d.StartTask(w.task(``, slice(gpuA, 0)))
 		started <- err
 	}()
-	eventually(t, func() bool { return d.told("Waiting for the GPU to recover") })
+	eventually(t, func() bool { return d.reported("Waiting for the GPU to recover") })
 	state.Unhealthy, state.Health = nil, ""
 	must.NoError(t, w.table.PutGPU(t.Context(), gpuA, state))
 	must.NoError(t, <-started)

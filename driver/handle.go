@@ -60,7 +60,7 @@ type handle struct {
 	network   *drivers.DriverNetwork
 	startedAt time.Time
 	tty       bool
-	pool      string // shared CPUs that the container was told of; empty: not known
+	pool      string // shared CPUs that the container was given; empty: not known
 	builtin   bool   // Nomad's own driver started it
 	logger    int    // pid of that driver's process that copies the output; 0: none
 
@@ -135,8 +135,8 @@ func exitResult(ended docker.Exit) *drivers.ExitResult {
 	return result
 }
 
-// close ends everything that goes on for the task in this process, and sees to it
-// that its claim is not written again.
+// close ends everything that runs for the task in this process, and ensures that
+// its claim is not written again.
 func (h *handle) close() {
 	h.cancel()
 	h.claimMu.Lock()

@@ -157,8 +157,8 @@ func (d *driver) collect(ctx context.Context, events <-chan *drivers.TaskEvent) 
 	}
 }
 
-// told reports whether an event with that text was sent.
-func (d *driver) told(text string) bool {
+// reported reports whether an event with that text was sent.
+func (d *driver) reported(text string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return strings.Contains(strings.Join(d.events, "\n"), text)

@@ -196,7 +196,7 @@ func (h *history) becomes(what string, wrong func() string) {
 	}), wait.Timeout(time.Minute), wait.Gap(10*time.Millisecond)), must.Func(func() string { return "not " + what + ": " + last + "\n" + h.state() }))
 }
 
-// state describes the node for whoever looks for a fault.
+// state describes the node for the developer who looks for a fault.
 func (h *history) state() string {
 	var b strings.Builder
 	p := h.agent.plugin

@@ -60,7 +60,7 @@ func (h hostDevices) nodes(asked string) (at string, nodes []string, err error) 
 		return nil
 	})
 	if err == nil && len(nodes) == 0 {
-		err = fmt.Errorf("%s is no device and holds none", path)
+		err = fmt.Errorf("%s is not a device, nor a directory with devices", path)
 	}
 	return h.outside(top), nodes, err
 }

@@ -65,7 +65,7 @@ func disk(t *testing.T) (image, device string, number uint64) {
 	return image, device, stat.Rdev
 }
 
-// A device node in the place where log checkpoints once were is not written to, whoever made it.
+// A device node in the place where log checkpoints once were is not written to, whichever task made it.
 func TestServiceNoTaskWritesToADisk(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)

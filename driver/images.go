@@ -20,7 +20,7 @@ import (
 // images brings the images of tasks, and removes those that no task has used for
 // gc.image_delay, if the operator wants that.
 //
-// Who uses what is counted anew after a restart, as tasks are recovered. What was used
+// Uses are counted again after a restart, as tasks are recovered. What was used
 // is noted in state_dir: an image whose last task ended while no plugin ran, or whose
 // delay was cut short, still goes.
 type images struct {
@@ -63,7 +63,7 @@ func (i *images) resume(until time.Time) {
 	}
 }
 
-// bring sees to it that an image is there for a task, and that it stays.
+// bring ensures that an image exists for a task, and that it stays.
 //
 // It may be found there a moment before it is removed, whose decision was made before
 // that: then it is brought again.
@@ -156,7 +156,7 @@ func (i *images) beginRemoval(now time.Time) (image string, found bool) {
 	return "", false
 }
 
-// endRemoval makes way for those who want the image. One that could not be removed is
+// endRemoval lets the tasks that want the image continue. One that could not be removed is
 // left alone, except if the daemon did not answer or this process is about to end: it is
 // tried again then.
 func (i *images) endRemoval(image string, now time.Time, err error) {

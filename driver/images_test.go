@@ -137,7 +137,7 @@ func TestImageCollection(t *testing.T) {
 		i.sweep(t.Context(), at(10))
 		must.True(t, engine.hasImage())
 	})
-	t.Run("again if the daemon is away", func(t *testing.T) {
+	t.Run("again if the daemon is unavailable", func(t *testing.T) {
 		t.Parallel()
 		i, engine := newImageGC(t, true)
 		i.use(image, "one")

@@ -21,8 +21,8 @@ import (
 const drainTime = 5 * time.Second
 
 // copyLogs copies a task's output from Docker into the pipes of Nomad's log
-// collector until the container has ended. Docker keeps the output meanwhile, so it
-// goes on from the checkpoint after a restart of this plugin, the collector or the
+// collector until the container has ended. Docker keeps the output meanwhile, so the
+// copy resumes at the checkpoint after a restart of this plugin, the collector or the
 // daemon.
 func (p *Plugin) copyLogs(s *services, h *handle) {
 	defer close(h.logged)

@@ -69,7 +69,7 @@ func TestLogsOfAnUnreadableLogDriver(t *testing.T) {
 	logpipetest.Collect(t, task.StdoutPath)
 	_, _, err := d.StartTask(task)
 	must.NoError(t, err)
-	eventually(t, func() bool { return d.told("No logs: the task's log driver cannot be read back") })
+	eventually(t, func() bool { return d.reported("No logs: the task's log driver cannot be read back") })
 }
 
 // Nothing is opened or made in the task's directory for its logs, whatever the task has put where checkpoints once

@@ -31,7 +31,7 @@ func TestHostsText(t *testing.T) {
 		{"an incomplete address", "", &drivers.HostsConfig{Hostname: "web"}, nil, ""},
 		{"new", "", web, nil, commonHosts + entry},
 		{"the same again", commonHosts + entry, web, nil, commonHosts + entry},
-		{"the network was made anew", "1.1.1.1 a\n" + entry + "2.2.2.2 b\n", moved, nil, "1.1.1.1 a\n" + ownHostMark + "\n10.0.0.2 web\n2.2.2.2 b\n"},
+		{"the network was created again", "1.1.1.1 a\n" + entry + "2.2.2.2 b\n", moved, nil, "1.1.1.1 a\n" + ownHostMark + "\n10.0.0.2 web\n2.2.2.2 b\n"},
 		{"known from before the agent's restart", commonHosts + entry, nil, nil, commonHosts + entry},
 		{"cut off after the mark", ownHostMark + "\n", web, nil, entry},
 		{"changed by a task", "1.1.1.1 mine\n", web, nil, "1.1.1.1 mine\n" + entry},

@@ -18,7 +18,7 @@ import (
 type procfs string
 
 // deserted reports whether the network namespace of a pause container, whose first
-// process is pid, is of no use to anybody: nothing of another container is in it, and it
+// process is pid, is unused: nothing of another container is in it, and it
 // has no interface but those that the kernel makes. Nomad puts others into the namespace
 // of a group, and takes them out again when the group has ended.
 func (p procfs) deserted(pid int) (bool, error) {
@@ -56,8 +56,8 @@ func (p procfs) deserted(pid int) (bool, error) {
 	return true, nil
 }
 
-// isForeign reports whether a process that cannot be looked at is of no account: it has
-// ended meanwhile, or it is one that not even root may look at and thus no container's.
+// isForeign reports whether a process that cannot be inspected does not count: it has
+// ended meanwhile, or not even root may inspect it, so no container has it.
 func isForeign(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, fs.ErrPermission)
 }

@@ -55,8 +55,8 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	return &drivers.NetworkIsolationSpec{Mode: drivers.NetIsolationModeGroup, Path: sandbox.Key, Labels: labels}, created, nil
 }
 
-// dropBare removes the group's pause container if it runs, but nobody has furnished its
-// namespace. Nomad does that only for one that it is told was created: the agent died
+// dropBare removes the group's pause container if it runs, but its namespace is
+// bare. Nomad furnishes only one that the driver reports as created: the agent died
 // before it came to it, or the container was restarted since.
 func (p *Plugin) dropBare(s *services, allocID string) {
 	found, err := s.engine.Inspect(p.ctx, sandboxName(allocID))
@@ -66,7 +66,7 @@ func (p *Plugin) dropBare(s *services, allocID string) {
 	if bare, err := s.sandboxes.proc.deserted(found.Pid); err != nil || !bare {
 		return
 	}
-	p.logger.Warn("a group's network has no interfaces and is made anew", "container", found.Name)
+	p.logger.Warn("a group's network has no interfaces and is created again", "container", found.Name)
 	if err := s.engine.RemoveSandbox(p.ctx, found.ID); err != nil {
 		p.logger.Error("a group network without interfaces cannot be removed", "container", found.Name, "error", err)
 	}

@@ -34,7 +34,7 @@ func furnish(t *testing.T, sandbox, address string) {
 }
 
 // The tasks of a group share its network, its host name and its hosts file, also when
-// Nomad's agent has restarted, and see it made anew when the machine has.
+// Nomad's agent has restarted, and get a new one when the machine has.
 func TestServiceGroupNetwork(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)

@@ -51,8 +51,8 @@ func TestCreateNetwork(t *testing.T) {
 	must.True(t, created)
 }
 
-// Nomad furnishes only a network that it is told was created. One that runs bare would
-// stay so, and the group would look healthy and be deaf.
+// Nomad furnishes only a network that the driver reports as created. One that runs bare
+// would stay so, and the group would look healthy and be deaf.
 func TestCreateNetworkOverOneThatIsBare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestCreateNetworkOverOneThatIsBare(t *testing.T) {
 		shared       bool
 		created      bool
 	}{
-		{"nobody furnished it", "lo", false, true},
+		{"bare", "lo", false, true},
 		{"furnished", "eth0", false, false},
 		{"tasks are in it", "lo", true, false},
 	} {
@@ -79,7 +79,7 @@ func TestCreateNetworkOverOneThatIsBare(t *testing.T) {
 	}
 }
 
-// A daemon that restarts ends the pause container, and a person can restart it. Its
+// A daemon that restarts ends the pause container, and an operator can restart it. Its
 // interfaces do not come back; a task in it would have no network.
 func TestStartInAGroupNetworkThatIsGone(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// What has no effect is accepted, since Nomad's own driver accepts it, and told.
+// What has no effect is accepted, since Nomad's own driver accepts it, and reported.
 func TestNoEffect(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestNoEffectIsTold(t *testing.T) {
 	d := w.boot()
 	_, _, err := d.StartTask(w.task(`auth { email = "e" }`))
 	must.NoError(t, err)
-	eventually(t, func() bool { return d.told("config.auth.email has no effect") })
+	eventually(t, func() bool { return d.reported("config.auth.email has no effect") })
 }
 
 func TestConfigNoEffect(t *testing.T) {

@@ -147,7 +147,7 @@ func TestObserverJobMayHoldMemory(t *testing.T) {
 	must.Eq(t, noDevices, parseEnv(build(t, observerOrder(t, ``, observing)).Config.Env)[visibleDevices])
 }
 
-// Reserved variables stay the driver's, and what is overruled is told.
+// Reserved variables stay the driver's, and what is overruled is reported.
 func TestObserverEnvironment(t *testing.T) {
 	t.Parallel()
 	o := observerOrder(t, `runtime = "nvidia"`, observing)

@@ -34,7 +34,7 @@ func TestSweep(t *testing.T) {
 		settled   bool
 	}{
 		{"over", 0, 0, true, "running", false, true},
-		{"over, whoever is at work", 0, 0, true, "running", true, true},
+		{"over, another process at work", 0, 0, true, "running", true, true},
 		{"killed in its start", time.Minute, time.Minute, false, "", false, true},
 		{"killed in its start, just now", time.Minute, time.Second, false, "", false, false},
 		{"killed before its container ran", time.Minute, time.Minute, false, "created", false, true},
@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 		{"running", time.Hour, time.Hour, false, "running", false, false},
 		{"exited, may be recovered", time.Hour, time.Minute, false, "exited", false, true},
 		{"exited, start under way elsewhere", time.Hour, time.Minute, false, "exited", true, false},
-		{"exited, nobody asked", time.Hour, time.Hour, false, "exited", false, true},
+		{"exited, not recovered", time.Hour, time.Hour, false, "exited", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +69,7 @@ func TestSweep(t *testing.T) {
 			must.NoError(t, k.Journal.Write(a))
 			must.NoError(t, k.Locks.Lock(t.Context(), "x"))
 			k.Sweep(t.Context(), now)
-			must.SliceLen(t, 1, w.claims(), must.Sprint("somebody looks after it"))
+			must.SliceLen(t, 1, w.claims(), must.Sprint("another holder has the lock"))
 			k.Locks.Unlock("x")
 			k.Sweep(t.Context(), now)
 			must.Eq(t, c.settled, len(w.claims()) == 0)
@@ -140,7 +140,7 @@ func TestStagedSourcesOfAnEarlierProcessAreRemoved(t *testing.T) {
 }
 
 // What was cut short long ago goes; what may be under way stays.
-// A process that is gone makes way, and its successor knows since when.
+// A process that is gone yields to its successor, which knows since when.
 func TestDanglingContainersAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,10 +149,10 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	must.NoError(t, err)
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
-	w.engine.put("stray", "nobody", "running")
-	w.engine.put("unborn", "nobody", "created")
-	w.engine.put("ended", "nobody", "exited")
-	w.engine.put("committed", "nobody", "running")
+	w.engine.put("stray", "gone", "running")
+	w.engine.put("unborn", "gone", "created")
+	w.engine.put("ended", "gone", "exited")
+	w.engine.put("committed", "gone", "running")
 	w.engine.change(func() { w.engine.containers["committed"].Mounts = nil }) // runs an image that was made of a task
 	w.engine.change(func() {
 		w.engine.containers["foreign"] = &fakeContainer{Container: docker.Container{
@@ -161,11 +161,11 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 		}}
 	}) // Nomad's own driver's
 	for id, node := range map[string]string{"own": "node", "elsewhere": "another node"} {
-		w.engine.put(id, "nobody", "running")
+		w.engine.put(id, "gone", "running")
 		w.engine.change(func() { w.engine.containers[id].Labels[label.Node] = node })
 	}
 	young := time.Now()
-	w.engine.put("young", "nobody", "running")
+	w.engine.put("young", "gone", "running")
 	w.engine.change(func() { w.engine.containers["young"].CreatedAt = young })
 	d.plugin.removeAllDangling(t.Context(), s, young.Add(time.Minute)) // creation_grace is five
 	must.Eq(t, []string{"c1", "committed", "elsewhere", "ended", "foreign", "young"}, w.engine.ids())
@@ -274,13 +274,13 @@ func TestContainerThatOutlivesItsEndIsStuck(t *testing.T) {
 	must.SliceEmpty(t, w.stuck())
 }
 
-func TestDanglingContainersAreOnlyTold(t *testing.T) {
+func TestDanglingContainersAreOnlyReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.config = "gc {\n dangling_containers {\n dry_run = true\n }\n}"
 	s, err := w.boot().plugin.serving()
 	must.NoError(t, err)
-	w.engine.put("stray", "nobody", "running")
+	w.engine.put("stray", "gone", "running")
 	(&Plugin{logger: quiet()}).removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
 	must.Eq(t, []string{"stray"}, w.engine.ids())
 }

@@ -62,7 +62,7 @@ func TestServiceTaskRunsUntilItEnds(t *testing.T) {
 	must.NoError(t, d.DestroyTask(task.ID, false))
 }
 
-// A signal that ends the task is no success, and its number is in the exit code alone:
+// A task that a signal ended has failed, and the signal's number is in the exit code alone:
 // 128 and more may as well be what a program returns.
 func TestServiceStopBySignal(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestServiceStopBySignal(t *testing.T) {
 		result := d.stopped(t, task, time.Minute, signal)
 		must.Eq(t, code, result.ExitCode)
 		must.Eq(t, 0, result.Signal)
-		must.False(t, result.OOMKilled, must.Sprint("137 alone is no lack of memory"))
+		must.False(t, result.OOMKilled, must.Sprint("137 alone does not prove a lack of memory"))
 		must.False(t, result.Successful())
 		must.ErrorContains(t, result.Err, fmt.Sprintf("exited with non-zero exit code: %d", code))
 	}
@@ -168,7 +168,7 @@ func TestServicePullFromNowhere(t *testing.T) {
 	must.ErrorContains(t, err, "127.0.0.1:1/not/there:1")
 	must.True(t, structs.IsRecoverable(err))
 	noContainer(t, task)
-	must.True(t, d.told("Downloading image"))
+	must.True(t, d.reported("Downloading image"))
 }
 
 // A name proves nothing: a container that is not of this task keeps it, running or not,

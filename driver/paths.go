@@ -114,7 +114,7 @@ func openArchive(task *drivers.TaskConfig, name string) (io.ReadCloser, error) {
 // list of GPUs to give: a mount of /dev/null at <directory>/<UUID> asks for that GPU.
 const nvidiaRequests = "/nvidia-container-devices"
 
-// checkTarget refuses targets that are no place in a container, and those by which a job
+// checkTarget refuses targets that are not paths in a container, and those by which a job
 // could ask the runtime for GPUs.
 func checkTarget(target string) error {
 	if !filepath.IsAbs(target) {

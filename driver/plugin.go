@@ -25,8 +25,8 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// OpenEngine gives the plugin its engine. It must not wait for a network: a daemon
-// that is away shows up when it is used.
+// OpenEngine gives the plugin its engine. It must not wait for a network: an
+// unavailable daemon shows up when it is used.
 type OpenEngine func(docker.Config) (Engine, error)
 
 // OpenTable gives the plugin the allocation table, on the same terms.
@@ -75,10 +75,10 @@ type services struct {
 type pace struct {
 	fingerprint time.Duration // state of the daemon
 	proof       time.Duration // how long a proof that the table can be written counts
-	sweep       time.Duration // attempts that nobody looks after, images that nobody uses
+	sweep       time.Duration // attempts that no task manages, unused images
 	assert      time.Duration // claims of running tasks
-	retry       time.Duration // units that another task still holds, a daemon that is away
-	recovery    time.Duration // how long a recovery, or a start, waits for a daemon that is away
+	retry       time.Duration // units that another task still holds, an unavailable daemon
+	recovery    time.Duration // how long a recovery, or a start, waits for an unavailable daemon
 	pool        time.Duration // CPUs that tasks share
 	settling    time.Duration // what Nomad may take to recover its tasks after a restart
 	lonely      time.Duration // how long the plugin serves without an agent
@@ -134,8 +134,8 @@ func (p *Plugin) SetConfig(c *base.Config) error {
 	return p.serve(checked)
 }
 
-// serve opens the engine and the table and starts the loops that look after what
-// nobody asks about. A plugin is configured once; Nomad starts a new process for
+// serve opens the engine and the table and starts the loops that manage what
+// Nomad does not ask about. A plugin is configured once; Nomad starts a new process for
 // another configuration.
 func (p *Plugin) serve(s config.Settings) error {
 	if p.services.Load() != nil {

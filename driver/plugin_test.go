@@ -199,7 +199,7 @@ func TestFingerprint(t *testing.T) {
 	w.store.Fail(fmt.Errorf("dial 127.0.0.1:2: %w", allocator.ErrUnavailable))
 
 	attempts := filepath.Join(w.stateDir, "attempts")
-	eventually(t, func() bool { // the plugin may make it anew in between
+	eventually(t, func() bool { // the plugin may create it again in between
 		return os.RemoveAll(attempts) == nil && os.WriteFile(attempts, nil, 0o600) == nil // not a directory
 	})
 	unwritable := <-prints
@@ -211,6 +211,6 @@ func TestFingerprint(t *testing.T) {
 	for strings.Contains(fifth.HealthDescription, "cannot be noted in state_dir") { // in other words: the directory came and went
 		fifth = <-prints
 	}
-	must.Eq(t, drivers.HealthStateUnhealthy, fifth.Health, must.Sprint("an outage of the table is told once"))
+	must.Eq(t, drivers.HealthStateUnhealthy, fifth.Health, must.Sprint("an outage of the table is reported once"))
 	must.StrContains(t, fifth.HealthDescription, "docker does not answer")
 }

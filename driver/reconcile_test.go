@@ -16,7 +16,7 @@ import (
 	"nomad-gpu-mem/driver/staging"
 )
 
-// A claim that nobody stands behind is released. Any sign of life keeps it.
+// An orphaned claim is released. Any sign of life keeps it.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestReconcile(t *testing.T) {
 		prepare  func(t *testing.T, w *world, k *attempt.Reaper)
 		released bool
 	}{
-		{"nothing stands behind it", time.Hour, func(*testing.T, *world, *attempt.Reaper) {}, true},
+		{"it is an orphan", time.Hour, func(*testing.T, *world, *attempt.Reaper) {}, true},
 		{"an earlier process may be at work", time.Second, func(*testing.T, *world, *attempt.Reaper) {}, false},
 		{"it was claimed just now", time.Hour, func(t *testing.T, w *world, _ *attempt.Reaper) {
 			must.NoError(t, w.table.Claim(t.Context(), allocator.Owner{Task: "app", Alloc: allocID}, allocator.Attempt{ID: "y"}, []allocator.Booking{slice(gpuA, 1)}))
@@ -53,8 +53,8 @@ func TestReconcile(t *testing.T) {
 		{"the journal knows it", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) {
 			must.NoError(t, k.Journal.Write(attempt.Record{ID: "x", Owner: allocator.Owner{Alloc: allocID}}))
 		}, false},
-		{"it is being looked after", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) { must.NoError(t, k.Locks.Lock(t.Context(), "x")) }, false},
-		{"the daemon is away", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.engine.setAway(true) }, false},
+		{"its attempt is locked", time.Hour, func(t *testing.T, _ *world, k *attempt.Reaper) { must.NoError(t, k.Locks.Lock(t.Context(), "x")) }, false},
+		{"the daemon is unavailable", time.Hour, func(_ *testing.T, w *world, _ *attempt.Reaper) { w.engine.setAway(true) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +75,7 @@ func TestReconcile(t *testing.T) {
 			}
 			want := 2
 			if c.released {
-				want = 1 // a person's
+				want = 1 // an operator's
 			}
 			must.SliceLen(t, want, w.claims())
 		})
@@ -106,7 +106,7 @@ func TestStartReleasesWhatWasLeftBehind(t *testing.T) {
 	_, _, err := d.StartTask(w.task(``, slice(gpuA, 3)))
 	must.NoError(t, err)
 	must.SliceLen(t, 1, w.claims())
-	eventually(t, func() bool { return d.told("Released units 3 that gone/app (alloc gone) had left behind") })
+	eventually(t, func() bool { return d.reported("Released units 3 that gone/app (alloc gone) had left behind") })
 }
 
 // A clock that was wrong once keeps no units for longer than any other claim.

@@ -12,8 +12,8 @@ import (
 )
 
 // reconcileLoop compares what the table says of this node's GPUs with what runs here, and
-// with what the device plugin sees on them. Claims that nobody stands behind are
-// released, those of running tasks are confirmed by assertLoop, the rest is told.
+// with what the device plugin sees on them. Orphaned claims are
+// released, those of running tasks are confirmed by assertLoop, the rest is reported.
 func (p *Plugin) reconcileLoop(s *services) {
 	s.reaper.Instance.Sole(time.Now()) // from now on it counts
 	var bulletin attempt.RemarkLog

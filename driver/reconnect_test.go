@@ -38,7 +38,7 @@ func TestUnitsWereSoldWhileTheNodeWasDisconnected(t *testing.T) {
 		w.assert = 10 * time.Millisecond // it does again
 		d = w.boot()
 		must.NoError(t, d.RecoverTask(handle))
-		eventually(t, func() bool { return d.told("The table gives this running task's GPU memory to another task") })
+		eventually(t, func() bool { return d.reported("The table gives this running task's GPU memory to another task") })
 		must.SliceLen(t, 1, w.engine.running())
 		must.SliceLen(t, 1, w.claims())
 		return w, d, task.ID
@@ -73,7 +73,7 @@ func TestUnitsWereSoldWhileTheNodeWasDisconnected(t *testing.T) {
 			_, _, err := d.StartTask(next)
 			started <- err
 		}()
-		eventually(t, func() bool { return d.told("Waiting for GPU memory") })
+		eventually(t, func() bool { return d.reported("Waiting for GPU memory") })
 		must.SliceLen(t, 1, w.engine.running())
 		must.NoError(t, d.DestroyTask(task, true))
 		must.NoError(t, <-started)

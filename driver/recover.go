@@ -96,8 +96,8 @@ func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
 	return state, nil
 }
 
-// findAgain looks for the container. A daemon that stays away is no proof that it is
-// gone: then the task is taken up unseen, and its end is observed later. All recoveries
+// findAgain looks for the container. A daemon that stays unavailable does not prove
+// that it is gone: then the task is recovered unseen, and its end is observed later. All recoveries
 // together wait no longer than for one, since Nomad asks for one after the other.
 func (p *Plugin) findAgain(s *services, a attempt.Record, state TaskState) (found docker.Container, seen bool, err error) {
 	if noted, ok, err := s.reaper.Journal.Read(a.ID); err == nil && ok && noted.Over {
@@ -111,7 +111,7 @@ func (p *Plugin) findAgain(s *services, a attempt.Record, state TaskState) (foun
 			return found, err == nil, err
 		}
 		if pause.For(ctx, p.pace.retry) != nil {
-			p.logger.Warn("docker is away: a task is recovered unseen", "container", state.ContainerID, "error", err)
+			p.logger.Warn("Docker is unavailable: a task is recovered unseen", "container", state.ContainerID, "error", err)
 			return docker.Container{ID: state.ContainerID, Image: state.Image, TTY: state.TTY, Running: true}, false, nil
 		}
 	}
@@ -129,7 +129,7 @@ func (p *Plugin) glance(ctx context.Context, s *services, container string) (doc
 // glanceTime is what a daemon may take to tell of a container.
 const glanceTime = time.Second
 
-// adopt looks after a task from now on: its end and its output.
+// adopt manages a task from now on: its end and its output.
 func (p *Plugin) adopt(s *services, h *handle) {
 	p.tasks.put(h)
 	p.spawn(func() { p.watch(s, h) })

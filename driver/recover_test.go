@@ -63,7 +63,7 @@ func TestRecoverOfATaskThatEnded(t *testing.T) {
 	w.nothingLeft()
 }
 
-// A daemon that is away proves nothing: the task is taken up unseen.
+// An unavailable daemon proves nothing: the task is recovered unseen.
 func TestRecoverWhileTheDaemonIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -198,7 +198,7 @@ func TestReleaseIsRetried(t *testing.T) {
 			})
 			must.ErrorContains(t, d.DestroyTask(task.ID, false), "is not released yet")
 			must.Zero(t, w.engine.count())
-			eventually(t, func() bool { return d.told("The task's end is not complete, which will be tried again") })
+			eventually(t, func() bool { return d.reported("The task's end is not complete, which will be tried again") })
 			if restart {
 				d.kill()
 				w.boot()
@@ -250,8 +250,8 @@ func TestClaimsAreAsserted(t *testing.T) {
 	w.nothingLeft()
 }
 
-// A claim that cannot be confirmed for long is told of once, and so is its end.
-func TestTroubleWithAClaimIsToldOnce(t *testing.T) {
+// That a claim cannot be confirmed for long is reported once, and so is the end of that.
+func TestTroubleWithAClaimIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var h handle
 	for n, round := range []struct {

@@ -16,7 +16,7 @@ import (
 	"nomad-gpu-mem/driver/config"
 )
 
-// What only Docker or the kernel can refuse is told with the job's key all the same.
+// What only Docker or the kernel can refuse is reported with the job's key as well.
 func TestServiceRefusalsNameTheirKey(t *testing.T) {
 	t.Parallel()
 	w := realWorld(t)

@@ -31,7 +31,7 @@ func TestRemarks(t *testing.T) {
 			wrong: func(o *attempt.View) { o.GPU.State.UnmanagedMiB = 2500 },
 			says:  []string{"2500 MiB", "job/app (alloc 5ea1e5) claimed 2048 MiB", "nvidia-smi"}, size: 3, tasks: true,
 		},
-		"memory in use by nobody knows whom": {
+		"memory in use by unknown processes": {
 			wrong: func(o *attempt.View) { o.GPU.State.UsedMiB = 2048 + allocator.IdleMiB + 700 },
 			says:  []string{"700 MiB", "job/app (alloc 5ea1e5) claimed 2048 MiB", "nvidia-smi"}, size: 1,
 		},
@@ -85,7 +85,7 @@ func TestSilence(t *testing.T) {
 	must.StrContains(t, attempt.SilenceRemark("host", allocator.NodeState{}, now)[0].Text, "(host) has not reported,")
 }
 
-// What lasts is told once, and what comes and goes not at all.
+// What lasts is reported once, and what comes and goes not at all.
 func TestBulletin(t *testing.T) {
 	t.Parallel()
 	one := func(size uint64) []attempt.Remark { return []attempt.Remark{{About: "x", Size: size}} }
@@ -120,7 +120,7 @@ func TestTasksAreToldOfUnmanagedUse(t *testing.T) {
 	must.NoError(t, w.table.PutGPU(t.Context(), gpuA, allocator.GPUState{Node: host, UnitMiB: 1024, Units: 23, UnmanagedMiB: 3000}))
 	_, _, err := d.StartTask(w.task(``, slice(gpuA, 0, 1)))
 	must.NoError(t, err)
-	eventually(t, func() bool { return d.told("GPU " + string(gpuA) + ": 3000 MiB are in use") })
+	eventually(t, func() bool { return d.reported("GPU " + string(gpuA) + ": 3000 MiB are in use") })
 }
 
 // A claim that a restored table brought back is released, also on a GPU that no task of

@@ -31,7 +31,7 @@ func newSandboxes() *sandboxes { return &sandboxes{proc: "/proc", since: map[str
 
 func sandboxName(alloc string) string { return Name + "_sandbox_" + alloc }
 
-// custodyOf is the name under which a group's network is looked after.
+// sandboxLock is the name of the lock of a group's network.
 func sandboxLock(alloc string) string { return "sandbox/" + alloc }
 
 // touch says that Nomad wants the group's network.
@@ -63,12 +63,12 @@ func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time
 	defer cancel()
 	found, err := s.engine.List(ctx, map[string]string{label.Sandbox: ""})
 	if err != nil {
-		p.logger.Warn("forgotten group networks cannot be looked for", "error", err)
+		p.logger.Warn("cannot list forgotten group networks", "error", err)
 		return
 	}
 	used, err := s.reaper.Allocs()
 	if err != nil {
-		p.logger.Warn("forgotten group networks cannot be told from others", "error", err)
+		p.logger.Warn("cannot distinguish forgotten group networks from others", "error", err)
 		return
 	}
 	for _, c := range found {
@@ -88,7 +88,7 @@ func (p *Plugin) removeIfForgotten(ctx context.Context, s *services, c docker.Co
 	forgotten, err := s.forgotten(ctx, c, now)
 	switch {
 	case err != nil:
-		p.logger.Warn("a group's network cannot be looked into", "container", c.Name, "error", err)
+		p.logger.Warn("cannot inspect a group's network", "container", c.Name, "error", err)
 	case !forgotten:
 	case s.settings.GC.Dangling.DryRun:
 		p.logger.Info("the network of a group that Nomad has forgotten would be removed", "container", c.Name)

@@ -100,7 +100,7 @@ func TestForgottenSandboxes(t *testing.T) {
 				ID: "pause", Name: sandboxName(allocID), Running: c.running, Pid: 1, Labels: map[string]string{label.Sandbox: allocID},
 			}
 			if c.foreign {
-				pause.Name = "somebody"
+				pause.Name = "other"
 			}
 			w.engine.change(func() { w.engine.containers["pause"] = &fakeContainer{Container: pause} })
 			if c.busy {

@@ -13,7 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// What can be seen to be missing when the service begins is told then.
+// What can be seen to be missing when the service begins is reported then.
 func TestSetConfigNeedsItsFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

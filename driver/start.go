@@ -111,7 +111,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 }
 
 // prepare collects what decides on the container, and has the image brought. It
-// takes nothing that would have to be given back.
+// takes nothing that would have to be released.
 func (s *start) prepare() error {
 	job, err := config.DecodeTask(s.task)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *start) findEngine() (err error) {
 	return s.services.reaper.RefuseElsewhere(attempt.OwnerOf(s.task), s.engine)
 }
 
-// whenBack asks the daemon, and waits a little for one that is away: a start during its
+// whenBack asks the daemon, and waits a little for an unavailable one: a start during its
 // restart should not use up the job's own restarts.
 func whenBack[T any](s *start, question func(context.Context) (T, error)) (answer T, err error) {
 	begun, told := time.Now(), false

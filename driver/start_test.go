@@ -75,7 +75,7 @@ func TestTaskWithoutBookingSeesNoGPU(t *testing.T) {
 	must.SliceContains(t, spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=void")
 	must.SliceEmpty(t, w.claims())
 	eventually(t, func() bool {
-		return d.told(`NVIDIA_VISIBLE_DEVICES="all" in the task's environment was replaced by "void"`)
+		return d.reported(`NVIDIA_VISIBLE_DEVICES="all" in the task's environment was replaced by "void"`)
 	})
 	must.NoError(t, d.DestroyTask(task.ID, true))
 	w.nothingLeft()
@@ -95,7 +95,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		{"config", func(*world) {}, `privileged = true`, "config.privileged", false},
 		{"runtime missing", func(w *world) { w.engine.runtimes = []string{"runc"} }, ``, `requested docker runtime "nvidia" was not found`, false},
 		{"daemon away", func(w *world) { w.engine.setAway(true) }, ``, "docker daemon is not reachable", true},
-		{"image missing", func(w *world) { w.engine.images = nil }, ``, "image cannot be had", true},
+		{"image missing", func(w *world) { w.engine.images = nil }, ``, docker.ErrImage.Error(), true},
 		{"create", func(w *world) { w.engine.fail("Create", errors.New("no space")) }, ``, "no space", false},
 		{"refused", func(w *world) { w.engine.fail("Create", errors.New("SHM size must be greater than 0")) }, ``, "Docker refuses config.shm_size: SHM size", false},
 		{"start", func(w *world) { w.engine.fail("Start", errors.New("no such command")) }, ``, "no such command", false},
@@ -114,7 +114,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 			_, _, err := d.StartTask(w.task(c.hcl, slice(gpuA, 1)))
 			must.ErrorContains(t, err, c.want)
 			must.Eq(t, c.recoverable, structs.IsRecoverable(err))
-			eventually(t, func() bool { return d.told(c.want) })
+			eventually(t, func() bool { return d.reported(c.want) })
 			w.nothingLeft()
 		})
 	}
@@ -129,7 +129,7 @@ func TestFailedStartKeepsItsClaimWhileTheContainerIsThere(t *testing.T) {
 	w.engine.fail("Remove", docker.ErrStuck)
 	_, _, err := d.StartTask(w.task(``, slice(gpuA, 1)))
 	must.ErrorContains(t, err, "no such command")
-	eventually(t, func() bool { return d.told("will be tried again") })
+	eventually(t, func() bool { return d.reported("will be tried again") })
 	must.SliceLen(t, 1, w.claims())
 
 	w.engine.fail("Remove", nil)
@@ -151,7 +151,7 @@ func TestStartWaitsForHeldUnits(t *testing.T) {
 		_, _, err := d.StartTask(second)
 		started <- err
 	}()
-	eventually(t, func() bool { return d.told("Waiting for GPU memory that another task has not given back yet") })
+	eventually(t, func() bool { return d.reported("Waiting for GPU memory that another task has not released yet") })
 	must.SliceLen(t, 1, w.engine.running(), must.Sprint("no container without a claim"))
 	must.NoError(t, d.DestroyTask(first.ID, true))
 	must.NoError(t, <-started)
@@ -182,9 +182,9 @@ func TestStartGivesUpWaiting(t *testing.T) {
 			must.ErrorContains(t, err, c.want)
 			must.ErrorContains(t, err, "claim_timeout")
 			must.True(t, structs.IsRecoverable(err))
-			eventually(t, func() bool { return d.told("Waiting for ") })
-			eventually(t, func() bool { return d.told("Task was not started: ") && d.told(c.want) })
-			must.Eq(t, c.name == "units held", d.told("other/t") || strings.Contains(err.Error(), "other/t"))
+			eventually(t, func() bool { return d.reported("Waiting for ") })
+			eventually(t, func() bool { return d.reported("Task was not started: ") && d.reported(c.want) })
+			must.Eq(t, c.name == "units held", d.reported("other/t") || strings.Contains(err.Error(), "other/t"))
 			must.Zero(t, w.engine.count())
 		})
 	}
@@ -197,7 +197,7 @@ func (w *world) hold(namespace string) {
 	must.NoError(w.t, w.table.Claim(w.t.Context(), other, allocator.Attempt{ID: "1"}, []allocator.Booking{slice(gpuA, 1)}))
 }
 
-// A claim whose answer got lost is given back with the failed start.
+// A claim whose answer got lost is released with the failed start.
 func TestLostAnswerOfAClaimIsNoLostUnit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,7 +243,7 @@ func TestFailedRepetitionTakesBackTheFirstCall(t *testing.T) {
 	d = w.boot()
 	w.engine.fail("EnsureImage", docker.ErrImage)
 	_, _, err = d.StartTask(task)
-	must.ErrorContains(t, err, "image cannot be had")
+	must.ErrorContains(t, err, docker.ErrImage.Error())
 	w.nothingLeft()
 }
 
@@ -353,7 +353,7 @@ func TestStartWhileTheDaemonRestarts(t *testing.T) {
 			_, _, err := d.StartTask(task)
 			started <- err
 		}()
-		eventually(t, func() bool { return d.told("Waiting for Docker") })
+		eventually(t, func() bool { return d.reported("Waiting for Docker") })
 		w.engine.setAway(false)
 		must.NoError(t, <-started)
 		must.SliceLen(t, 1, w.engine.running())
@@ -377,7 +377,7 @@ func TestSourceOfAMountIsCheckedAfterTheWait(t *testing.T) {
 		_, _, err := d.StartTask(second)
 		started <- err
 	}()
-	eventually(t, func() bool { return d.told("Waiting for GPU memory") })
+	eventually(t, func() bool { return d.reported("Waiting for GPU memory") })
 	must.NoError(t, os.Remove(data))
 	must.NoError(t, os.Symlink("/etc", data))
 	must.NoError(t, d.DestroyTask(first.ID, true))

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// tasks are the tasks that this process looks after, by Nomad's task config ID.
+// tasks are the tasks that this process manages, by Nomad's task config ID.
 type tasks struct {
 	mu sync.RWMutex
 	by map[string]*handle

@@ -42,13 +42,13 @@ func (p *Plugin) danglingLoop(s *services) {
 
 func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {
 	if _, sole := s.reaper.Instance.Sole(now); !sole {
-		return // another process may look after them
+		return // another process may manage them
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(attempt.CleanupTimeout, s.settings.DanglingPeriod)) // there may be many
 	defer cancel()
 	containers, err := p.danglingCandidates(ctx, s)
 	if err != nil {
-		p.logger.Warn("dangling containers cannot be looked for", "error", err)
+		p.logger.Warn("cannot list dangling containers", "error", err)
 		return
 	}
 	for _, c := range containers {
@@ -79,8 +79,8 @@ func (p *Plugin) danglingCandidates(ctx context.Context, s *services) ([]docker.
 	return candidates, err
 }
 
-// takenOver returns the IDs of the containers that have no label of this driver and are
-// looked after, by a task or by a record.
+// takenOver returns the IDs of the containers that have no label of this driver and
+// belong to a task or to a record.
 func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
 	taken := map[string]bool{}
 	for _, h := range p.tasks.all() {

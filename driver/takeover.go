@@ -23,7 +23,7 @@ import (
 )
 
 // Under BuiltinName this driver takes the place of Nomad's own, and Nomad hands it the
-// tasks that the other has started. They go on as they are, each in its container. Three
+// tasks that the other has started. They keep running as they are, each in its container. Three
 // things are different in them:
 //
 //   - The container carries none of our labels: the journal knows it by its ID.
@@ -61,7 +61,7 @@ func builtinBookings(task *drivers.TaskConfig) ([]allocator.Booking, error) {
 }
 
 // takeOverLogs ends the process that has copied the task's output until now, once the
-// pipes have another writer, and goes on from there. An earlier process of this plugin
+// pipes have another writer, and continues from there. An earlier process of this plugin
 // may have come half the way. What is written in the moment between may come twice.
 func (c *logCopier) takeOverLogs(ctx context.Context) bool {
 	if !c.openPipes(ctx) {
@@ -76,7 +76,7 @@ func (c *logCopier) takeOverLogs(ctx context.Context) bool {
 		}
 	}
 	if err := endBuiltinLogger(c.handle.logger); err != nil {
-		c.plugin.logger.Warn("Nomad's own driver goes on copying a task's output, which comes twice", "task_id", c.handle.task.ID, "error", err)
+		c.plugin.logger.Warn("Nomad's own driver still copies a task's output, which comes twice", "task_id", c.handle.task.ID, "error", err)
 	}
 	return true
 }

@@ -21,7 +21,7 @@ import (
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
-// A task that Nomad's own driver started goes on in its container. What it holds is
+// A task that Nomad's own driver started keeps running in its container. What it holds is
 // claimed from now on, and its end leaves nothing behind, also over a restart.
 func TestTakeOverATask(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestTakeOverLogs(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the other driver's process goes on")
+		t.Fatal("the other driver's process still runs")
 	}
 	must.NoError(t, d.StopTask(task.ID, time.Second, ""))
 	must.NoError(t, d.DestroyTask(task.ID, true))
@@ -130,7 +130,7 @@ func TestTakeOverANetwork(t *testing.T) {
 	must.ErrorIs(t, err, docker.ErrNotFound)
 }
 
-// One that has ended holds no network any more, and makes way for another.
+// One that has ended holds no network any more, and is replaced by another.
 func TestTakeOverANetworkThatEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	"nomad-gpu-mem/internal/pause"
 )
 
-// watch waits for the container's end. A daemon that is away is not an end, and
+// watch waits for the container's end. An unavailable daemon is not an end, and
 // neither is another one in its place; a plugin that stops says nothing, so that Nomad
 // asks the next one.
 func (p *Plugin) watch(s *services, h *handle) {
