@@ -55,7 +55,7 @@ func (g gpu) letGo(c *allocator.Cordon, r *release) gpu {
 	case c.Release && r.err != nil:
 		return g.unusable(cordoned(*c) + "; cannot release the GPU: " + r.err.Error())
 	case c.Release:
-		return g.unusable(cordoned(*c) + "; let go: the GPU can be reset now")
+		return g.unusable(cordoned(*c) + "; released: the GPU can be reset now")
 	case g.health == "":
 		return g.unusable(cordoned(*c))
 	}

@@ -26,7 +26,7 @@ func TestCordonForResetClosesTheSession(t *testing.T) {
 		must.NoError(t, table.CordonForReset(t.Context(), gpu, "row remapping"))
 		h.tableUntil(func(s *allocator.Snapshot) bool {
 			state := stateOf(s, gpu)
-			return state.Health == "cordoned: row remapping; let go: the GPU can be reset now"
+			return state.Health == "cordoned: row remapping; released: the GPU can be reset now"
 		})
 		must.False(t, reader.hasSession())
 		h.reads(3)

@@ -76,8 +76,8 @@ func (l *InstanceLock) replace(text []byte) {
 	}
 }
 
-// alone keeps other processes from writing current until done is called. One that hangs with the lock holds nobody up
-// for long.
+// alone keeps other processes from writing current until done is called. It waits at most a second for a process that
+// hangs with the lock.
 func (l *InstanceLock) alone() (done func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"nomad-gpu-mem/allocator"
 )
 
-// Whose a claim is must be proven: hosts may share a name, and then each is told of the
-// other's GPUs.
+// The owner of a claim must be proven: hosts may share a name, and then the table gives
+// each the other's GPUs.
 func TestWhoseClaim(t *testing.T) {
 	t.Parallel()
 	here := allocator.Owner{Node: "node", NodeName: "node-1"}
@@ -20,16 +20,16 @@ func TestWhoseClaim(t *testing.T) {
 		gpu   allocator.GPUID
 		owner allocator.Owner
 		state allocator.ClaimState
-		fresh bool // no task has told anything yet
+		fresh bool // no task has named the node yet
 		want  Ownership
 	}{
 		"this node's":                                   {gpu: gpuA, owner: here, want: Ours},
 		"this node's, on a GPU without tasks":           {gpu: gpuB, owner: here, want: Ours},
-		"from before the node was registered anew":      {gpu: gpuA, owner: allocator.Owner{Node: "old", NodeName: "node-1"}, want: Ours},
+		"from before the node was registered again":     {gpu: gpuA, owner: allocator.Owner{Node: "old", NodeName: "node-1"}, want: Ours},
 		"of a node with this one's name, or its twin's": {gpu: gpuB, owner: allocator.Owner{Node: "old", NodeName: "node-1"}, want: Foreign},
 		"another node's, on a GPU that is here":         {gpu: gpuA, owner: allocator.Owner{Node: "n2", NodeName: "node-2"}, want: Foreign},
 		"another node's on this host":                   {gpu: gpuB, owner: allocator.Owner{Node: "n2", NodeName: "node-2"}, want: Unknown},
-		"a person's":                                    {gpu: gpuA, owner: here, state: allocator.Held, want: Unknown},
+		"an operator's":                                 {gpu: gpuA, owner: here, state: allocator.Held, want: Unknown},
 		"a planner's":                                   {gpu: gpuA, owner: here, state: allocator.Reserved, want: Unknown},
 		"nothing is known of this node":                 {gpu: gpuA, owner: here, fresh: true, want: Unknown},
 	} {

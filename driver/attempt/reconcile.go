@@ -83,8 +83,8 @@ func (r *Reaper) view(ctx context.Context, gpu allocator.GPUID, reports bool, no
 	return view, errors.Join(failed, err)
 }
 
-// Strays are the containers of this driver that run on GPUs and that nobody in this
-// process looks after.
+// strays are the containers of this driver that run on GPUs and that this process does
+// not manage.
 func (r *Reaper) strays(ctx context.Context, now time.Time) ([]label.Found, error) {
 	if now.Sub(r.Since) < strayAge {
 		return nil, nil
@@ -97,9 +97,9 @@ func (r *Reaper) strays(ctx context.Context, now time.Time) ([]label.Found, erro
 
 // Reconcile releases the claims on a GPU of this node whose tasks are proven gone, and
 // returns them. Such claims come from a table that was restored from an old copy, and
-// from a node that lost its state_dir. What the journal knows, or anybody looks after,
-// has an end of its own; what people hold outside Nomad is theirs, and what other nodes
-// hold is theirs.
+// from a node that lost its state_dir. A claim whose attempt is in the journal, or is
+// managed by a task, is released elsewhere; claims made outside Nomad and claims of
+// other nodes stay.
 func (r *Reaper) Reconcile(ctx context.Context, gpu allocator.GPUID, now time.Time) (released []allocator.Claim, err error) {
 	if since, alone := r.Instance.Sole(now); !alone || now.Sub(since) < ResidueAge {
 		return nil, nil // an earlier process may be about to create a container
@@ -134,8 +134,8 @@ func (r *Reaper) IsYoung(now time.Time) bool {
 	return alone && now.Sub(since) < ResidueAge
 }
 
-// releaseClaim gives back a claim that has no container, no record and no task, and reports
-// whether it did. A record that cannot be read tells nothing: then the containers decide,
+// releaseClaim releases a claim that has no container, no record and no task, and reports
+// whether it did. A record that cannot be read proves nothing: then the containers decide,
 // and the record is removed with the claim.
 func (r *Reaper) releaseClaim(ctx context.Context, gpu allocator.GPUID, claim allocator.Claim) (bool, error) {
 	if !r.Locks.LockBriefly(ctx, claim.Attempt) {
@@ -158,7 +158,7 @@ func (r *Reaper) releaseClaim(ctx context.Context, gpu allocator.GPUID, claim al
 			return true, err
 		}
 	}
-	r.logger.Warn("released a claim that was left behind: no container, no record and no task of this node stands behind it",
+	r.logger.Warn("released an orphan claim: this node has no container, no record and no task of it",
 		"task", claim.Owner.String(), "gpu", gpu, "units", claim.Units.String())
 	return true, nil
 }

@@ -25,7 +25,7 @@ type Remark struct {
 	GPU   allocator.GPUID     // empty: the node
 	Size  uint64              // if it grows, it is worth telling again
 	Text  string              // what is seen, and what to do
-	Task  *drivers.TaskConfig // that is told; nil: the operator
+	Task  *drivers.TaskConfig // whose author is notified; nil: the operator
 	// TextFor is the text for tasks of a namespace; nil: there are none that should know.
 	TextFor func(namespace string) string
 }
@@ -35,7 +35,7 @@ type Remark struct {
 type View struct {
 	GPU      allocator.GPU     // its state is zero if this node's device plugin does not report it now
 	Foreign  []allocator.Claim // that are other nodes'
-	Strays   []label.Found     // containers that run on it, and that no task stands behind
+	Strays   []label.Found     // containers that run on it without a task
 	released bool              // a claim was left behind on it
 }
 
@@ -50,7 +50,7 @@ func (o View) Remarks() []Remark {
 			"`nomad-gpu-mem doctor` tells whether its task is gone, and mends it", c.Units, o.mib(c), c.Owner, c.NodeName, c.Node)
 	}
 	for _, c := range o.unclaimed() {
-		add("container "+c.ID, "container %s of allocation %s runs on it without a claim, and no task of Nomad's stands behind it, "+
+		add("container "+c.ID, "container %s of allocation %s runs on it without a claim and without a task, "+
 			"so its memory counts as free; gc.dangling_containers removes it, or `docker rm -f %s`", c.Name, c.Alloc, c.Name)
 	}
 	return all
@@ -74,7 +74,7 @@ func (o View) use() (all []Remark) {
 	if unattributed > 0 {
 		all = append(all, Remark{
 			About: "unattributed use of " + string(o.GPU.ID), GPU: o.GPU.ID, Size: o.units(unattributed),
-			Text: fmt.Sprintf("%d MiB more are in use than is claimed (%s), and it cannot be told by whom; nvidia-smi shows the processes",
+			Text: fmt.Sprintf("%d MiB more are in use than is claimed (%s), by processes that cannot be attributed; nvidia-smi shows them",
 				unattributed, o.holders(fullName)),
 		})
 	}
@@ -144,8 +144,8 @@ type RemarkLog struct {
 	told map[string]Remark // and not over
 }
 
-// Update returns what is to be told after a round: remarks that are new, and those that
-// no longer hold.
+// Update returns what to report after a round: new remarks, and those that no longer
+// hold.
 func (b *RemarkLog) Update(round []Remark) (news, over []Remark) {
 	seen, told := map[string]bool{}, map[string]Remark{}
 	for _, r := range round {

@@ -202,7 +202,7 @@ func (s *Settings) validate() error {
 	case s.InfraImage == "":
 		return fmt.Errorf(`infra_image = "" names no image: leave the key out for the default`)
 	case !isEndpoint(s.Endpoint):
-		return fmt.Errorf(`endpoint = %q is no address of Docker: write it like "unix:///var/run/docker.sock" or "tcp://127.0.0.1:2376"`, s.Endpoint)
+		return fmt.Errorf(`endpoint = %q is not a Docker address: write it like "unix:///var/run/docker.sock" or "tcp://127.0.0.1:2376"`, s.Endpoint)
 	case !slices.Contains([]string{"", "z", "Z"}, strings.TrimPrefix(s.Volumes.SelinuxLabel, ":")):
 		return fmt.Errorf(`volumes.selinuxlabel = %q is neither "z" nor "Z"`, s.Volumes.SelinuxLabel)
 	case s.PidsLimit < -1:

@@ -9,13 +9,13 @@ import "slices"
 type Injection string
 
 const (
-	// ByRuntime: the NVIDIA runtime reads NVIDIA_VISIBLE_DEVICES and gives the container those GPUs.
+	// ByRuntime means that the NVIDIA runtime gives the container the GPUs in NVIDIA_VISIBLE_DEVICES.
 	ByRuntime Injection = "runtime"
-	// ByCDI: Docker itself gives the container what a specification of the Container Device Interface says of those GPUs.
+	// ByCDI means that Docker gives the container the devices that the Container Device Interface specifies for the GPUs.
 	ByCDI Injection = "cdi"
-	// ByEither, as a setting: by CDI where Docker lists the GPU, otherwise by the runtime.
+	// ByEither is a setting: by CDI where Docker lists the GPU, otherwise by the runtime.
 	ByEither Injection = "auto"
-	// ByNone, as a fingerprint: neither works on this node.
+	// ByNone is a fingerprint: neither works on this node.
 	ByNone Injection = "none"
 )
 

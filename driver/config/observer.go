@@ -63,8 +63,8 @@ func (g GPUObserver) Lists(task *drivers.TaskConfig) bool {
 	return task.Namespace != "" && slices.Contains(g.Jobs, task.Namespace+"/"+task.JobID)
 }
 
-// CheckImage fails unless the job runs one of the listed images. An archive is no source
-// for it: its content is not what the registry calls by that digest.
+// CheckImage fails unless the job runs one of the listed images. An archive is
+// refused: nothing proves that its content has that digest.
 func (g GPUObserver) CheckImage(job *TaskConfig) error {
 	if len(g.Images) == 0 {
 		return nil

@@ -50,7 +50,7 @@ func schemaKeys(spec *hclspec.Spec) []string {
 	return keys
 }
 
-// nested is the schema of a block's body, and one without keys for what is no block.
+// nested is the schema of a block's body, and one without keys for any other field.
 func nested(field *hclspec.Spec) *hclspec.Spec {
 	switch {
 	case field.GetDefault() != nil:

@@ -22,7 +22,7 @@ type TaskConfig struct {
 	ForcePull        bool   `codec:"force_pull"`
 	Load             string `codec:"load"` // tar archive under local/
 	Auth             Auth   `codec:"auth"`
-	AuthSoftFail     bool   `codec:"auth_soft_fail"` // credentials that cannot be had are a warning
+	AuthSoftFail     bool   `codec:"auth_soft_fail"` // missing credentials are only a warning
 
 	Command      string             `codec:"command"`
 	Args         []string           `codec:"args"`

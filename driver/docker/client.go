@@ -23,7 +23,7 @@ type Config struct {
 	Endpoint string
 	// Cert, Key and CA are PEM files for TLS. They are used only together with Endpoint.
 	Cert, Key, CA string
-	// AuthConfigFile is a file in the format of ~/.docker/config.json. It is read anew for every pull.
+	// AuthConfigFile is a file in the format of ~/.docker/config.json. Every pull reads it again.
 	AuthConfigFile string
 	// AuthHelper is the suffix of a credential helper: "ecr-login" runs docker-credential-ecr-login.
 	AuthHelper string
@@ -125,7 +125,7 @@ func tlsFromEnv() (*tls.Config, error) {
 	})
 }
 
-// Close lets go of idle connections. Calls in flight end with their own contexts.
+// Close closes idle connections. Calls in flight end with their own contexts.
 func (c *Client) Close() error {
 	return c.sessions.close()
 }

@@ -55,7 +55,7 @@ func (c *Client) Create(ctx context.Context, spec Spec) (string, error) {
 		if adopted != "" || err != nil {
 			return adopted, err
 		}
-		if err := poll.wait(ctx); err != nil { // the daemon may let go of the name a little after its container
+		if err := poll.wait(ctx); err != nil { // the daemon may release the name a little after its container
 			return "", fmt.Errorf("creating container %s: %w", spec.Name, err)
 		}
 	}

@@ -4,7 +4,7 @@
 // Package docker speaks to one Docker daemon on behalf of the task driver.
 //
 // It is the only importer of the Docker Engine client. It knows nothing of Nomad, GPUs or claims: it takes the data
-// structures of the Engine API and plain Go types, and gives back outcomes that a caller can rely on, whatever the daemon
+// structures of the Engine API and plain Go types, and returns outcomes that a caller can rely on, whatever the daemon
 // does in between (restarts, timeouts, half-finished calls).
 //
 // Where to look:

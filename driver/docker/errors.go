@@ -37,14 +37,14 @@ var (
 	ErrStart = errors.New("docker failed to start the container, which may pass")
 	// ErrImageName: the job names no image, or what it names cannot be one.
 	ErrImageName = errors.New("not the name of an image")
-	// ErrImage: the image is neither here nor to be had: no registry, no such image there, no rights, timeout.
-	ErrImage = errors.New("image cannot be had")
+	// ErrImage: the image is not here and cannot be pulled: no registry, no such image there, no rights, timeout.
+	ErrImage = errors.New("image is unavailable")
 	// ErrVolumeInUse: a volume is still attached on another node.
 	ErrVolumeInUse = errors.New("volume is attached on another node")
-	// ErrNameTaken: other containers of that name come up again and again, or the daemon does not let go of the name.
+	// ErrNameTaken: other containers of that name come up again and again, or the daemon does not release the name.
 	ErrNameTaken = errors.New("the name was taken")
 	// ErrLeftover: the runtime still has an earlier container of this ID, as after a crash of the daemon. Another container helps.
-	ErrLeftover = errors.New("the runtime has not let go of an earlier container of this ID")
+	ErrLeftover = errors.New("the runtime has not released an earlier container of this ID")
 	// ErrNotRunning: the container is there, but it does not run.
 	ErrNotRunning = errors.New("container is not running")
 	// ErrLogsUnreadable: the container's log driver keeps nothing that could be read back.
@@ -198,8 +198,8 @@ func isJobsFault(err error) bool {
 	}, func(words string) bool { return strings.Contains(text, words) })
 }
 
-// Recoverable reports whether trying again later may help without any change of the job: the daemon was away, an image could
-// not be had, a volume was still attached elsewhere, the leftovers of an earlier container are still being cleared, the start failed
+// Recoverable reports whether a later retry may help without any change of the job: the daemon was unavailable, an image could
+// not be pulled, a volume was still attached elsewhere, the leftovers of an earlier container are still being cleared, the start failed
 // for a reason that is not known to be the job's.
 func Recoverable(err error) bool {
 	return slices.ContainsFunc([]error{ErrUnavailable, ErrImage, ErrVolumeInUse, ErrNameTaken, ErrLeftover, ErrStart},

@@ -44,8 +44,8 @@ type ExecStreamRequest struct {
 	Cmd []string
 	// TTY gives the command a terminal. All output then goes to Stdout.
 	TTY bool
-	// Stdin is read to its end, which the command sees as the end of its input. Nil: no input. Reading goes on until a Read
-	// returns, so the caller should close Stdin once ExecStream has returned.
+	// Stdin is read to its end, which the command sees as the end of its input. Nil: no input. Reading continues until a
+	// Read returns, so the caller should close Stdin once ExecStream has returned.
 	Stdin io.Reader
 	// Stdout and Stderr take the output. Both are needed, but for Stderr with TTY.
 	Stdout, Stderr io.Writer

@@ -35,7 +35,7 @@ const (
 )
 
 // frames takes a log stream with timestamps apart. next returns io.EOF only at the end of a whole piece; anything else means
-// that the stream was cut off and the rest is still to be had.
+// that the stream was cut off and the rest can still be read.
 type frames interface {
 	next() (frame, error)
 	ahead() bool // next will not wait; false if that is not known

@@ -40,11 +40,11 @@ type PullRequest struct {
 	Load func() (io.ReadCloser, error)
 	// Auth are the task's own credentials, or its wish for none. Nil: those of Config.
 	Auth *Auth
-	// AuthSoftFail makes credentials that cannot be had a message to Progress, and the pull anonymous.
+	// AuthSoftFail reports missing credentials to Progress and makes the pull anonymous.
 	AuthSoftFail bool
 	// Timeout bounds the whole, IdleTimeout the time without any news from the daemon. 0: no bound.
 	Timeout, IdleTimeout time.Duration
-	// Progress is told that a pull begins, or that one under way is joined, and every two minutes how far it is. May be nil.
+	// Progress gets a message when a pull begins or is joined, and every two minutes how far it is. May be nil.
 	Progress func(msg string)
 }
 
@@ -54,7 +54,7 @@ func (r PullRequest) progress(format string, args ...any) {
 	}
 }
 
-// EnsureImage sees to it that an image is there.
+// EnsureImage ensures that an image exists.
 //
 // An image with a fixed name (a tag other than latest, a digest, an ID) that is there is used as it is, unless Force is set.
 // Else it is loaded from the archive, if there is one, and pulled if not. So "latest" is pulled at every start, and an image
@@ -121,7 +121,7 @@ func (c *Client) inspectImage(ctx context.Context, ref imageRef) (Image, error) 
 	return img, nil
 }
 
-// RemoveImage removes an image by ID, all its tags with it. One that is gone or still in use by a container is no error. The
+// RemoveImage removes an image by ID, all its tags with it. It returns nil for one that is gone or in use by a container. The
 // pause image stays: a task may have run from it.
 func (c *Client) RemoveImage(ctx context.Context, id string) error {
 	if c.infra.holds(id) {

@@ -38,13 +38,13 @@ type CDI struct {
 }
 
 // ID asks the daemon who it is. It keeps its ID with its data, over restarts; another ID means other containers. ErrUnavailable if
-// it is away.
+// it is unreachable.
 func (c *Client) ID(ctx context.Context) (string, error) {
 	got, _, err := c.info(ctx)
 	return got.ID, wrap(err, "asking docker for its ID")
 }
 
-// Info asks the daemon for its version and abilities. ErrUnavailable if it is away.
+// Info asks the daemon for its version and abilities. ErrUnavailable if it is unreachable.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	got, version, err := c.info(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // LogMark is the place of one piece of output in one stream. The parts of a long line share their time, so the time alone does
-// not say where to go on.
+// not say where to continue.
 type LogMark struct {
 	Time  time.Time `json:"time"`
 	Count int       `json:"count"` // pieces with this time so far, this one included
@@ -39,8 +39,8 @@ type LineSink func(at LogMark, data []byte) error
 // Logs delivers a started container's output after from, byte for byte and each piece once, until the container has ended and
 // everything was delivered. It survives lost connections and restarts of the daemon. With tty all output goes to stdout.
 //
-// The sinks are called one at a time. If one fails, Logs returns its error as it is; the caller goes on later from the marks that
-// it kept. Other errors: ErrNotFound (the container was removed), ErrLogsUnreadable (nothing to be had, ever), the cause
+// The sinks are called one at a time. If one fails, Logs returns its error as it is; the caller continues later from the marks that
+// it kept. Other errors: ErrNotFound (the container was removed), ErrLogsUnreadable (permanently), the cause
 // of ctx.
 func (c *Client) Logs(ctx context.Context, id string, from LogPosition, tty bool, stdout, stderr LineSink) error {
 	follower := &follower{
@@ -176,8 +176,8 @@ type cursor struct {
 	waiting []byte  // pieces to be delivered together, up to after
 }
 
-// atOnce is how much is delivered together: what a pipe takes wholly or not at all (PIPE_BUF), so that whoever writes to one
-// and is killed leaves no half line.
+// atOnce is how much is delivered together: what a pipe takes wholly or not at all (PIPE_BUF), so that a process that
+// is killed while it writes leaves no half line.
 const atOnce = 4096
 
 func (c *cursor) reopen() {

@@ -19,7 +19,7 @@ import (
 	"github.com/docker/docker/pkg/jsonmessage"
 )
 
-// pull brings an image from its registry, together with everybody else who wants it now.
+// pull gets an image from its registry, in one pull for all callers that want it now.
 func (c *Client) pull(ctx context.Context, ref imageRef, req PullRequest) error {
 	auth, err := c.credential.find(ctx, ref.registry, req.Auth)
 	if err != nil {
@@ -99,13 +99,13 @@ func readMessages(r io.Reader, each func(jsonmessage.JSONMessage)) error {
 	}
 }
 
-// pullKey is what makes two pulls the same. Credentials belong to it: nobody fails for, or gains by, another task's.
+// pullKey is what makes two pulls the same. Credentials belong to it: no task fails for, or gains by, another's.
 type pullKey struct {
 	ref  string
 	auth Auth
 }
 
-// sharedPull is a pull in flight. It ends when it is done, or when nobody waits for it any more.
+// sharedPull is a pull in flight. It ends when it is done, or when no caller waits for it any more.
 type sharedPull struct {
 	key      pullKey
 	cancel   context.CancelFunc
@@ -160,7 +160,7 @@ func (p *pulls) leave(shared *sharedPull) {
 	}
 }
 
-// forget makes the next caller start anew: there is no memory of results.
+// forget makes the next caller pull again: results are not kept.
 func (p *pulls) forget(shared *sharedPull) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

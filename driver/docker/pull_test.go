@@ -90,7 +90,7 @@ func TestPullFailsInItsMessages(t *testing.T) {
 }
 
 // A pull that fails before its first message does so with a status, and a daemon that goes down breaks off. Neither may
-// leave anybody waiting.
+// leave a caller waiting.
 func TestPullFailsOtherwise(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -193,7 +193,7 @@ func TestPullsAreShared(t *testing.T) {
 	}}
 	c := daemon.start(t, Config{})
 
-	// ensure waits in the background. It returns once it was told of progress, as everyone who waits is.
+	// ensure waits in the background. It returns after its first progress message, which every waiting caller gets.
 	ensure := func(ctx context.Context) <-chan error {
 		waits, result := make(chan struct{}), make(chan error, 1)
 		var once sync.Once

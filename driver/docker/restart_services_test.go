@@ -55,7 +55,7 @@ func freeSlot(t *testing.T, run string) int {
 	return 0
 }
 
-// TestDaemonRestarts restarts the daemon twice under a container that goes on: Wait must not take that for an exit, and Logs
+// TestDaemonRestarts restarts the daemon twice under a container that keeps running: Wait must not take that for an exit, and Logs
 // must deliver each line once. Nor may the network of a group change.
 func TestDaemonRestarts(t *testing.T) {
 	t.Parallel()

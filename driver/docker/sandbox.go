@@ -31,8 +31,8 @@ type Sandbox struct {
 // CreateSandbox starts a pause container, or finds the running one of that name and labels: created is false then.
 //
 // It has no network of its own; others put interfaces into its namespace. So it must not be restarted by the daemon: it would
-// come back with an empty namespace and look healthy. A sandbox that has ended is replaced by the next call instead, and its
-// namespace is furnished anew.
+// come back with an empty namespace and look healthy. The next call replaces a sandbox that has ended, and callers
+// furnish its namespace again.
 //
 // Errors: as of EnsureImage, Create and Start.
 func (c *Client) CreateSandbox(ctx context.Context, spec SandboxSpec) (s Sandbox, created bool, err error) {

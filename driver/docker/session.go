@@ -129,7 +129,7 @@ func (o *offer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // noVersion is the error of a call whose API version the daemon refuses although it was negotiated just before. It matches
-// ErrVersion, and ErrUnavailable: nothing is known of the containers of an engine that cannot be asked.
+// ErrVersion, and ErrUnavailable: nothing is known of the containers of an unreachable engine.
 type noVersion struct{ said error }
 
 func (n noVersion) Error() string { return fmt.Sprintf("%v: %v", ErrVersion, n.said) }

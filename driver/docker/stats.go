@@ -81,7 +81,7 @@ func sampleOf(got container.StatsResponse) Sample {
 }
 
 // percent is the share of one core, in percent, that usage grew by while the whole system grew from systemBefore to systemNow.
-// Counters start again at 0 when a container stops; that is no use at all, not a huge one.
+// Counters restart at 0 when a container stops; that counts as 0 percent, not as a huge use.
 func percent(now, before, systemNow, systemBefore uint64, cores float64) float64 {
 	if now <= before || systemNow <= systemBefore {
 		return 0

@@ -114,8 +114,8 @@ func (c *Client) gone(ctx context.Context, id string) error {
 	}
 }
 
-// patience bounds a call that the daemon may never answer, because the kernel does not let go of a process. It ends before a
-// deadline of the caller does, so that it is told what the time went by with.
+// patience bounds a call that the daemon may never answer, because the kernel does not release a process. It ends before a
+// deadline of the caller does, so that the error names what took the time.
 func (c *Client) patience(ctx context.Context, id string, limit time.Duration) (context.Context, context.CancelFunc) {
 	if end, bounded := ctx.Deadline(); bounded {
 		limit = min(limit, time.Until(end)*9/10)
@@ -124,8 +124,8 @@ func (c *Client) patience(ctx context.Context, id string, limit time.Duration) (
 		short(id), limit.Round(time.Millisecond), ErrStuck, context.DeadlineExceeded))
 }
 
-// stuckOr puts the cause of ctx, if that has ended, in the place of the error it led to. Of a daemon that was away it is not
-// known what the time went by with.
+// stuckOr puts the cause of ctx, if that has ended, in the place of the error it led to. Of an unreachable daemon it is
+// not known what took the time.
 func stuckOr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) {
 		return context.Cause(ctx)

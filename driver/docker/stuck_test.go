@@ -17,7 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// A daemon that hangs or fails by chance cannot be had from a real one at will; these answers are written by hand.
+// A real daemon does not hang or fail by chance when a test needs it; these answers are written by hand.
 
 const (
 	runningJSON = `{"Id":"x","Name":"/x","State":{"Status":"running","Running":true,"Pid":1}}`
@@ -84,7 +84,7 @@ func TestContainerThatCannotBeKilled(t *testing.T) {
 	must.ErrorIs(t, c.Stop(ctx, "x", "", time.Hour), context.Canceled)
 }
 
-// A daemon that is away says nothing of a container, so it is not stuck.
+// An unreachable daemon says nothing of a container, so it is not stuck.
 func TestDaemonAwayIsNotStuck(t *testing.T) {
 	t.Parallel()
 	for name, daemon := range map[string]*fakeDaemon{
@@ -153,7 +153,7 @@ func TestCreateGivesUp(t *testing.T) {
 		_, err := daemon.start(t, Config{}).Create(t.Context(), Spec{Name: "x", Config: &container.Config{}, Attempts: attempts})
 		must.ErrorIs(t, err, ErrNameTaken)
 		must.ErrorContains(t, err, "in use by container ghost")
-		must.True(t, Recoverable(err), must.Sprint("a daemon may let go of a name late"))
+		must.True(t, Recoverable(err), must.Sprint("a daemon may release a name late"))
 		must.Eq(t, want, asked.Load())
 	}
 }

@@ -20,7 +20,7 @@ type timing struct {
 	stopGrace     time.Duration // on top of the kill timeout, before a container counts as stuck
 	removeGrace   time.Duration // before a container that does not go away counts as stuck
 	retryFirst    time.Duration // pause before the first retry of a failed call; it grows fourfold
-	awayTries     uint          // attempts of a call while the daemon is away: together they outlast its restart
+	awayTries     uint          // attempts of a call while the daemon is unreachable: together they outlast its restart
 	errorTries    uint          // attempts of a call that the daemon answers with an internal error
 	startTries    uint          // attempts of a start that it answers so
 	pollFirst     time.Duration // pause before the daemon is asked again whether something has changed
@@ -41,11 +41,11 @@ var defaultTiming = timing{
 	drainGrace:    500 * time.Millisecond,
 }
 
-// retry calls op until it succeeds, fails for good, or was tried often enough. The last error is returned; it is that the
-// daemon was away also if ctx ended while it was.
+// retry calls op until it succeeds, fails for good, or was tried often enough. It returns the last error, which is
+// ErrUnavailable also if ctx ended while the daemon was unreachable.
 //
-// A daemon that is away comes back: it is waited for, for about a minute. An internal error mostly comes from the job (a user
-// or a runtime that does not work), and so it is told to its owner sooner.
+// An unreachable daemon comes back: retry waits for about a minute. An internal error mostly comes from the job (a user or a
+// runtime that does not work), and so its author gets it sooner.
 func (t timing) retry(ctx context.Context, op func() error) error {
 	return t.retryIf(ctx, passing, t.errorTries, op)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Docker Engine 20.10 is replaced by 28, which refuses the API of 20.10, and 28 by 20.10 again, under one client and a container
-// that goes on.
+// that keeps running.
 func TestEngineIsUpgradedAndDowngraded(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat(filepath.Join(os.Getenv("GPU_MEM_CACHE"), "docker28", "dockerd")); err != nil {

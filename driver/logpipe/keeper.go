@@ -70,8 +70,8 @@ func NewKeeper(stateDir string) *Keeper {
 	return &Keeper{socket: filepath.Join(stateDir, socketName)}
 }
 
-// Hold has a task's pipes held, in the place of those that are held for it already. Files that are no pipes are left out: they have no reader whose end
-// could be seen.
+// Hold has a task's pipes held, in the place of those that are held for it already. It leaves out files other than pipes:
+// they have no reader whose end could be seen.
 func (k *Keeper) Hold(task string, files ...*os.File) error {
 	pipes := pipesOf(files)
 	if len(pipes) == 0 {
@@ -117,7 +117,7 @@ func (k *Keeper) lock() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// Release lets go of a task's pipes.
+// Release closes a task's pipes.
 func (k *Keeper) Release(task string) error {
 	err := k.tell(releaseMessage+task, nil)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {

@@ -26,8 +26,8 @@ func speak(t *testing.T, h *Keeper, path, text string) {
 }
 
 // gone reports whether no process holds pipes any more.
-func (h *Keeper) gone() bool {
-	return h.tell(releaseMessage, nil) != nil
+func (k *Keeper) gone() bool {
+	return k.tell(releaseMessage, nil) != nil
 }
 
 // A held pipe does not end. There is one process for all tasks, and it ends when it
@@ -90,7 +90,7 @@ func TestHolderOfManyAtOnce(t *testing.T) {
 	eventually(t, h.gone)
 }
 
-// What is no pipe is not held.
+// Only pipes are held.
 func TestHolderOfFiles(t *testing.T) {
 	t.Parallel()
 	h := NewKeeper(t.TempDir())

@@ -31,7 +31,7 @@ func openReader(t *testing.T, path string) *os.File {
 func TestFifoGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := &Pipe{Path: logpipetest.Mkfifo(t)}
-	must.ErrorIs(t, f.Open(), syscall.ENXIO, must.Sprint("nobody reads"))
+	must.ErrorIs(t, f.Open(), syscall.ENXIO, must.Sprint("no process reads"))
 	openReader(t, f.Path)
 	must.NoError(t, f.Open())
 	defer f.Close()

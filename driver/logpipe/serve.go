@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Serve is the process that holds log pipes: it takes them and lets go of them by the plugin's messages, lets go of those
-// without a reader, and ends when it holds none and no message waits. It has one thread, and no message delays the
+// Serve is the process that holds log pipes: it takes and closes them by the plugin's messages, closes those without a
+// reader, and ends when it holds none and no message waits. It has one thread, and no message delays the
 // others for long. It returns an error if it was not started by a Keeper.
 func Serve(args []string) error {
 	if len(args) != 1 { // where it listens, for people who look at processes
@@ -53,8 +53,8 @@ type heldPipe struct {
 	fd   int
 }
 
-// step waits until something happens and sees to it. again is false once there is
-// nothing to wait for.
+// step waits for an event and handles it. again is false once there is nothing to wait
+// for.
 func (h *heldPipes) step() (again bool, err error) {
 	watched := []unix.PollFd{{Fd: int32(h.listener), Events: unix.POLLIN}}
 	for _, pipe := range h.pipes {

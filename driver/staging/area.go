@@ -27,7 +27,7 @@ type Mounts interface {
 	Follow(target string) error
 	ReadOnly(target string) error
 	Cover(source, target, name string) error
-	// Unmount detaches all mounts at target. One that is none is no error.
+	// Unmount detaches all mounts at target. Without one it returns nil.
 	Unmount(target string) error
 	IsMount(dir string) (bool, error)
 }
@@ -50,7 +50,7 @@ const (
 )
 
 // Cover is a directory in what is staged that gets a mount of its own. What is staged with covers is read-only but for
-// those that are writable: its names stay as they are, whoever gets hold of it.
+// those that are writable: a process that gets it cannot change its names.
 type Cover struct {
 	Name     string        // of the directory in what is staged
 	Held     taskfile.Held // the directory

@@ -24,7 +24,7 @@ func (e *hiddenError) Error() string {
 }
 
 // Check prepares the area, and fails if that is not possible or if the process, which is the container engine, does not
-// see it. 0 is a process that is not known, and of one that cannot be looked at nothing is said.
+// see it. 0 is an unknown process; neither it nor one that cannot be inspected is an error.
 func (a *Area) Check(pid int) error {
 	if err := a.prepare(); err != nil {
 		return fmt.Errorf("cannot prepare %s: %w", a.dir, err)

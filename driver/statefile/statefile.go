@@ -14,7 +14,7 @@ import (
 
 // Version is the version of the JSON records that this plugin writes, and the highest it reads. A
 // record without a version is of version 1. A new field does not raise it; a change that an older plugin would misread
-// does. The files of tenancy are no records: they are locks, and a number that names a process.
+// does. The files of tenancy are not records: they are locks, and a number that names a process.
 const Version = 1
 
 // ErrNewer is returned for a record of a newer version. Such a record is never overwritten or removed, so that the

@@ -60,7 +60,7 @@ func (d *Dir) Dirs(path string) (names []string, err error) {
 	return names, err
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (d *Dir) Close() { d.close() }
 
 // Check fails if a component of path is a link. What does not exist is fine.

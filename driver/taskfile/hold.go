@@ -58,5 +58,5 @@ func (h Held) IsDir() bool { return h.kind() == unix.S_IFDIR }
 // Path is a path by which this process reaches the very file, whatever has its name now, until Close.
 func (h Held) Path() string { return h.byNumber() }
 
-// Close lets go of it.
+// Close closes the file.
 func (h Held) Close() { h.close() }

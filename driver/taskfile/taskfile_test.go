@@ -353,7 +353,7 @@ func TestContains(t *testing.T) {
 	}
 }
 
-// Of the host's files, links are followed; what is no regular file is refused all the same.
+// Of the host's files, links are followed; anything but a regular file is refused all the same.
 func TestReadHost(t *testing.T) {
 	t.Parallel()
 	a := newAlloc(t)

@@ -77,7 +77,7 @@ func (a App) newProfileSet(table *tableFlags) *cobra.Command {
 	flags.StringVar(&base, "base", "0", "what every task needs, a `size`")
 	flags.StringArrayVar(&per, "per", nil, "what each unit of an attribute adds, as `attribute=size`; repeat it for more")
 	flags.StringVar(&least, "min", "0", "no task gets less than this `size`")
-	flags.StringVar(&most, "max", "0", "a task that needs more than this `size` is rejected; 0 is no limit")
+	flags.StringVar(&most, "max", "0", "a task that needs more than this `size` is rejected; 0 means no limit")
 	flags.StringVar(&about, "about", "", "a description in a few `words`")
 	return cmd
 }

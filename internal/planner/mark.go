@@ -140,7 +140,7 @@ func isNodeList(c *api.Constraint) bool { return c.LTarget == targetNode && c.Op
 // withoutLast drops n elements from the end.
 func withoutLast[T any](all []T, n int) []T { return all[:len(all)-min(max(n, 0), len(all))] }
 
-// withNode adds a node unless the list has it, or already has most nodes; 0 is no limit.
+// withNode adds a node unless the list has it, or already has most nodes; 0 means no limit.
 func withNode(list []string, node string, most int) []string {
 	if slices.Contains(list, node) || most > 0 && len(list) >= most {
 		return list
