@@ -211,6 +211,7 @@ func readAttempt(path string) (a Record, err error) {
 	return a, nil
 }
 
+// Path is the file of an attempt's record.
 func (j Journal) Path(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(j.dir, hex.EncodeToString(sum[:12])+".json")

@@ -122,6 +122,7 @@ func (n *NodeIdentity) gpus(listed []allocator.GPUID) []allocator.GPUID {
 // Ownership says which node a claim on a GPU belongs to.
 type Ownership int
 
+// The results of NodeIdentity.Ownership.
 const (
 	Unknown Ownership = iota // not known, or no task's
 	Ours                     // this node's

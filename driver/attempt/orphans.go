@@ -125,6 +125,7 @@ func (r *Reaper) isNews(id string, err error) bool {
 	return isNew
 }
 
+// Retry does for one attempt what Sweep does for each. It skips one that is locked.
 func (r *Reaper) Retry(ctx context.Context, id string, now time.Time) error {
 	looking, cancel := context.WithTimeout(ctx, CleanupTimeout)
 	defer cancel()
