@@ -124,23 +124,6 @@ build() {
 # compile FOLDER ARGUMENT...
 compile() { cd "$1" && CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath "${@:2}"; }
 
-# await PID TEXT: waits for a process, and shows on one line for how long. Where the output is no
-# terminal, the line is printed once.
-await() {
-  local began=$SECONDS
-  if [[ ! -t 1 ]]; then
-    say "$2"
-    wait "$1"
-    return
-  fi
-  while kill -0 "$1" 2>/dev/null; do
-    printf '\r%s (%d:%02d so far)' "$2" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
-    sleep 1
-  done
-  say ""
-  wait "$1"
-}
-
 (($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ..."
 mkdir -p "$GPU_MEM_CACHE/bin"
 # Who needs nothing built does not wait for one who builds something else.
