@@ -26,7 +26,7 @@ func cdiName(gpu allocator.GPUID) string { return cdiKind + "=" + string(gpu) }
 
 // injectionOf chooses the way for a task with these GPUs, or, without any, for the node. The reasons say why there is none.
 func injectionOf(s config.Settings, info docker.Info, gpus []allocator.GPUID) (way config.Injection, reasons []string) {
-	cdi, runtime := cdiFaults(s, info, gpus), runtimeFaults(s, info)
+	cdi, runtime := cdiFaults(info, gpus), runtimeFaults(s, info)
 	switch setting := config.Injection(s.GPUInjection); {
 	case setting == config.ByCDI && len(cdi) > 0:
 		return config.ByNone, cdi
@@ -53,7 +53,7 @@ func runtimeFaults(s config.Settings, info docker.Info) (faults []string) {
 
 // cdiFaults says why Docker cannot give these GPUs by CDI; without any, why it can give none. An engine that has CDI and does
 // not list its devices is taken at its word.
-func cdiFaults(s config.Settings, info docker.Info, gpus []allocator.GPUID) []string {
+func cdiFaults(info docker.Info, gpus []allocator.GPUID) []string {
 	switch {
 	case !info.CDI.Enabled:
 		return []string{fmt.Sprintf(`Docker Engine %s has no CDI, or it is off: use 25 or newer, with "features": {"cdi": true} in `+
@@ -89,7 +89,7 @@ func (s *start) chooseInjection() error {
 	}
 	info, err := whenBack(s, s.services.engine.Info)
 	if err != nil {
-		return fmt.Errorf("docker cannot be asked how it gives GPUs to containers: %w", err)
+		return fmt.Errorf("cannot query how Docker gives GPUs to containers: %w", err)
 	}
 	s.engine = info.ID
 	settings := s.services.settings

@@ -19,13 +19,14 @@ check_lazy_binding() {
 build_program() {
   local version
   version=$(scripts/version.sh)
-  go build -trimpath -ldflags "-X nomad-gpu-mem/internal/version.Version=$version" -o "$temp/nomad-gpu-mem" .
+  quietly "building nomad-gpu-mem, at first with its modules: up to 3 minutes" \
+    go build -trimpath -ldflags "-X nomad-gpu-mem/internal/version.Version=$version" -o "$temp/nomad-gpu-mem" .
   check_lazy_binding "$temp/nomad-gpu-mem"
   publish nomad-gpu-mem
 }
 
 build_fakenvml() {
-  go run ./scripts/fakenvml "$temp" >/dev/null
+  quietly "building libnvidia-ml.so.1" go run ./scripts/fakenvml "$temp"
   publish libnvidia-ml.so.1
 }
 

@@ -128,3 +128,33 @@ usage() {
   printf 'usage: %s %s\n' "$(basename "$0")" "$1" >&2
   exit 2
 }
+
+# await PID TEXT: waits for a process, and shows on one line for how long. Where the output is no
+# terminal, the line is printed once.
+await() {
+  local began=$SECONDS
+  if [[ ! -t 1 ]]; then
+    say "$2"
+    wait "$1"
+    return
+  fi
+  while kill -0 "$1" 2>/dev/null; do
+    printf '\r%s (%d:%02d so far)' "$2" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
+    sleep 1
+  done
+  say ""
+  wait "$1"
+}
+
+# quietly TEXT COMMAND...: runs a command, and shows its output only if it fails.
+quietly() {
+  local log
+  log=$(mktemp)
+  "${@:2}" >"$log" 2>&1 &
+  if ! await $! "$1"; then
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
