@@ -90,7 +90,7 @@ func (t *Table) Uncordon(ctx context.Context, gpu GPUID) error {
 	return t.changeCordon(ctx, gpu, func(old *Cordon) (*Cordon, bool) { return nil, old != nil })
 }
 
-// changeCordon replaces the old cordon by the result of decide; nil is no cordon.
+// changeCordon replaces the old cordon by the result of decide; nil removes it.
 func (t *Table) changeCordon(ctx context.Context, gpu GPUID, decide func(old *Cordon) (*Cordon, bool)) error {
 	if gpu == "" {
 		return fmt.Errorf("cordon of a GPU without a UUID: %w", ErrInvalid)

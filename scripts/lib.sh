@@ -129,8 +129,8 @@ usage() {
   exit 2
 }
 
-# await PID TEXT: waits for a process, and shows on one line for how long. Where the output is no
-# terminal, the line is printed once.
+# await PID TEXT: waits for a process, and shows the elapsed time on one line. If the output is
+# not a terminal, it prints the line once.
 await() {
   local began=$SECONDS
   if [[ ! -t 1 ]]; then

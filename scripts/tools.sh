@@ -123,26 +123,6 @@ build() {
 # compile FOLDER ARGUMENT...
 compile() { cd "$1" && CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations go build -trimpath "${@:2}"; }
 
-<<<<<<< HEAD
-# await PID TEXT: waits for a process, and shows the elapsed time on one line. If the output is
-# not a terminal, it prints the line once.
-await() {
-  local began=$SECONDS
-  if [[ ! -t 1 ]]; then
-    say "$2"
-    wait "$1"
-    return
-  fi
-  while kill -0 "$1" 2>/dev/null; do
-    printf '\r%s (%d:%02d so far)' "$2" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
-    sleep 1
-  done
-  say ""
-  wait "$1"
-}
-
-=======
->>>>>>> fc767e3660b0a931cc230d3ae4ccdfc677cfe6a7
 (($# > 0)) || die "usage: tools.sh nomad|consul|runtime|lint|release|vulncheck|docker28|docker29 ..."
 mkdir -p "$GPU_MEM_CACHE/bin"
 # A run that needs no build does not wait for another run's build.

@@ -94,8 +94,8 @@ func TestOldPlacersDecideLikeFreshOnes(t *testing.T) {
 	}
 }
 
-// Large tasks that fit no node, and more kinds of them than are distinguished, are no
-// trouble; nor is a cluster that loses its nodes.
+// The prices cope with large tasks that fit no node, with more kinds of tasks than are distinguished, and with a cluster
+// that loses its nodes.
 func TestOddLargeTasks(t *testing.T) {
 	t.Parallel()
 	p := newPlacer(t, placement.DefaultPolicy, newNode("n", 90_000, 24, 24, 24, 24))
