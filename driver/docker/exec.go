@@ -16,8 +16,6 @@ import (
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
-
-	"nomad-gpu-mem/internal/pause"
 )
 
 // ExecResult is what a command left behind.
@@ -107,6 +105,10 @@ func feed(conn types.HijackedResponse, stdin io.Reader) {
 // drain copies the output to its end. The end of a terminal's process is an end as well.
 func (c *Client) drain(ctx context.Context, execID string, conn types.HijackedResponse, req ExecStreamRequest) error {
 	copied := make(chan error, 1)
+	terminal := &timedWriter{Writer: req.Stdout}
+	if req.TTY {
+		req.Stdout = terminal
+	}
 	go func() { copied <- copyOutput(conn, req) }()
 	if !req.TTY {
 		return endOfCopy(ctx, <-copied)
@@ -116,7 +118,7 @@ func (c *Client) drain(ctx context.Context, execID string, conn types.HijackedRe
 	go func() {
 		defer close(exited)
 		if c.execEnds(watch, execID) == nil {
-			_ = pause.For(watch, c.timing.drainGrace)
+			terminal.awaitSilence(watch, c.timing.drainGrace, c.timing.drainMost)
 		}
 	}()
 	defer func() { cancel(); <-exited }()

@@ -26,7 +26,8 @@ var impatient = timing{
 	startTries:    6,
 	pollFirst:     time.Millisecond,
 	pollMost:      50 * time.Millisecond,
-	drainGrace:    200 * time.Millisecond,
+	drainGrace:    time.Second,
+	drainMost:     time.Minute,
 }
 
 // newClient makes a client for an endpoint and closes it with the test.

@@ -25,7 +25,8 @@ type timing struct {
 	startTries    uint          // attempts of a start that it answers so
 	pollFirst     time.Duration // pause before the daemon is asked again whether something has changed
 	pollMost      time.Duration // to which that pause grows
-	drainGrace    time.Duration // for the last output of a terminal whose process has ended
+	drainGrace    time.Duration // without output, after which a terminal whose process has ended is at its end
+	drainMost     time.Duration // for all output of such a terminal
 }
 
 var defaultTiming = timing{
@@ -38,7 +39,8 @@ var defaultTiming = timing{
 	startTries:    6, // as often, and with the same pauses, as Nomad's own driver
 	pollFirst:     50 * time.Millisecond,
 	pollMost:      5 * time.Second,
-	drainGrace:    500 * time.Millisecond,
+	drainGrace:    time.Second,
+	drainMost:     10 * time.Second,
 }
 
 // retry calls op until it succeeds, fails for good, or was tried often enough. It returns the last error, which is
