@@ -6,7 +6,6 @@ package driver
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
@@ -36,13 +35,4 @@ func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
 	}
 	return fmt.Errorf("the task was given GPU %q by another device plugin than gpu-mem, whose claims this driver cannot check: "+
 		`ask for device "`+allocator.Device+`", or run the task with Nomad's own driver`, visible)
-}
-
-// listed joins one value per booking, in the order of the GPUs.
-func listed(bookings []allocator.Booking, value func(allocator.Booking) string) string {
-	values := make([]string, len(bookings))
-	for i, b := range bookings {
-		values[i] = value(b)
-	}
-	return strings.Join(values, ",")
 }

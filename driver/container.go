@@ -16,12 +16,13 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // order is everything that decides what a task's container is like. It is
 // collected first; building the container from it touches nothing but looks at
 // paths on the host.
-type order struct {
+type Input struct {
 	task         *drivers.TaskConfig
 	job          *config.TaskConfig // its config block
 	settings     config.Settings
@@ -35,18 +36,18 @@ type order struct {
 }
 
 // hostDevices is where devices are looked for.
-func (o *order) hostDevices() hostDevices {
-	return hostDevices{root: cmp.Or(o.root, "/"), allowed: o.settings.AllowedDevices}
+func (in *Input) hostDevices() hostDevices {
+	return hostDevices{root: cmp.Or(in.root, "/"), allowed: in.settings.AllowedDevices}
 }
 
 // build turns the order into Docker's terms. The remarks are for the task's owner: what
 // of the job has no effect, or another one than it says.
-func (o *order) build() (spec docker.Spec, remarks []string, err error) {
-	if containerName(o.task) == sandboxName(o.task.AllocID) {
+func (in *Input) build() (spec docker.Spec, remarks []string, err error) {
+	if label.ContainerName(in.task) == label.SandboxName(in.task.AllocID) {
 		return spec, nil, fmt.Errorf("a task cannot be named %q: that is the name of the container with the group's network; rename the task",
-			o.task.Name)
+			in.task.Name)
 	}
-	b := &blueprint{order: o, network: &network.NetworkingConfig{}, env: maps.Clone(o.task.Env), remarks: o.job.Remarks()}
+	b := &builder{Input: in, network: &network.NetworkingConfig{}, env: maps.Clone(in.task.Env), remarks: in.job.Remarks()}
 	for _, part := range []func() error{
 		b.process,
 		b.resources,
@@ -67,22 +68,22 @@ func (o *order) build() (spec docker.Spec, remarks []string, err error) {
 		return docker.Spec{}, nil, err
 	}
 	// Last, so that nothing before it can change what the container sees.
-	env, overruled := environment(b.env, o.task.DeviceEnv, o.image.Env, o.gpuAccess())
+	env, overruled := environment(b.env, in.task.DeviceEnv, in.image.Env, in.gpuAccess())
 	b.config.Env = env
 	return docker.Spec{
-		Name:      containerName(o.task),
+		Name:      label.ContainerName(in.task),
 		Config:    &b.config,
 		Host:      &b.host,
 		Network:   b.network,
-		MAC:       o.job.MACAddress,
-		ImageName: strings.TrimPrefix(o.job.Image, "https://"),
-		Attempts:  o.nameAttempts(),
+		MAC:       in.job.MACAddress,
+		ImageName: strings.TrimPrefix(in.job.Image, "https://"),
+		Attempts:  in.nameAttempts(),
 	}, append(b.remarks, overruled...), nil
 }
 
-// blueprint is a container in the making. Each of its methods fills in one subject.
-type blueprint struct {
-	*order
+// builder is a container in the making. Each of its methods fills in one subject.
+type builder struct {
+	*Input
 	config  container.Config
 	host    container.HostConfig
 	network *network.NetworkingConfig
@@ -90,25 +91,25 @@ type blueprint struct {
 	remarks []string
 }
 
-func (b *blueprint) remark(format string, args ...any) {
+func (b *builder) remark(format string, args ...any) {
 	b.remarks = append(b.remarks, fmt.Sprintf(format, args...))
 }
 
 // nameAttempts is how often a container of the same name is made room for: the task's
 // own number, or else the plugin's.
-func (o *order) nameAttempts() int {
-	if own := o.job.ContainerExistsAttempts; own > 0 {
+func (in *Input) nameAttempts() int {
+	if own := in.job.ContainerExistsAttempts; own > 0 {
 		return own
 	}
-	return o.settings.ContainerExistsAttempts
+	return in.settings.ContainerExistsAttempts
 }
 
-func (o *order) gpuAccess() gpuAccess {
-	if o.observes() {
-		return gpuAccess{observer: pinObserver(o.settings.GPUObserver)}
+func (in *Input) gpuAccess() gpuAccess {
+	if in.observes() {
+		return gpuAccess{observer: pinObserver(in.settings.GPUObserver)}
 	}
-	return gpuAccess{bookings: o.bookings, way: o.injection, seesAll: o.job.Privileged || o.hostDevices().sharesGPUs()}
+	return gpuAccess{bookings: in.bookings, way: in.injection, seesAll: in.job.Privileged || in.hostDevices().sharesGPUs()}
 }
 
 // hasGPU reports whether the task holds GPU memory.
-func (o *order) hasGPU() bool { return len(o.bookings) > 0 }
+func (in *Input) hasGPU() bool { return len(in.bookings) > 0 }

@@ -29,7 +29,7 @@ var (
 )
 
 // readOnly returns why a bind of source must be read-only, or nil.
-func (b *blueprint) readOnly(source string) error {
+func (b *builder) readOnly(source string) error {
 	if b.settings.AllowWritableLogs {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (b *blueprint) readOnly(source string) error {
 
 // coverLogs lays the allocation's logs read-only over what a writable bind of source at
 // target would show of them.
-func (b *blueprint) coverLogs(source, target string) {
+func (b *builder) coverLogs(source, target string) {
 	logs := b.task.TaskDir().LogDir
 	inside, err := filepath.Rel(leadsTo(source), leadsTo(logs))
 	if b.settings.AllowWritableLogs || err != nil || !filepath.IsLocal(inside) {
@@ -59,7 +59,7 @@ func (b *blueprint) coverLogs(source, target string) {
 
 // checkPropagation knows what Docker takes. A shared mount would carry what is mounted
 // below it in the container to the host, even by another mount of the same job.
-func (b *blueprint) checkPropagation(propagation string) error {
+func (b *builder) checkPropagation(propagation string) error {
 	switch mount.Propagation(propagation) {
 	case "", mount.PropagationPrivate, mount.PropagationRPrivate, mount.PropagationSlave, mount.PropagationRSlave:
 		return nil
@@ -74,7 +74,7 @@ func (b *blueprint) checkPropagation(propagation string) error {
 
 // checkOwnDirs makes sure that the task has directories of its own, which tasks cannot
 // have changed.
-func (b *blueprint) checkOwnDirs() error {
+func (b *builder) checkOwnDirs() error {
 	dirs := b.task.TaskDir()
 	own, err := filepath.Rel(b.task.AllocDir, dirs.Dir)
 	if err != nil || !filepath.IsLocal(own) || own == "." || below(dirs.SharedAllocDir, dirs.Dir) {

@@ -168,7 +168,7 @@ func TestContainerSharedPropagation(t *testing.T) {
 			volume := newOrder(t, `volumes = ["local:/x:`+propagation+`"]`, client)
 			block := newOrder(t, ``, client)
 			block.job.Mount = []config.Mount{{Type: "bind", Source: "local", Target: "/x", BindOptions: config.BindOptions{Propagation: propagation}}}
-			for _, o := range []*order{volume, block} {
+			for _, o := range []*Input{volume, block} {
 				spec, _, err := o.build()
 				if !allowed {
 					must.ErrorIs(t, err, errShared)

@@ -17,7 +17,7 @@ import (
 
 // devices hands host devices to the container: those that the job asks for, none of
 // which may be of an NVIDIA GPU, those of device plugins, and those of the GPUs that were booked or are observed.
-func (b *blueprint) devices() error {
+func (b *builder) devices() error {
 	host := b.hostDevices()
 	for _, d := range b.job.Devices {
 		mappings, err := mappings(d, host)

@@ -14,15 +14,9 @@ import (
 	"nomad-gpu-mem/driver/label"
 )
 
-// containerName cannot be taken for a container of Nomad's Docker driver, which
-// joins task and allocation by a dash and removes strangers that look alike.
-func containerName(task *drivers.TaskConfig) string {
-	return strings.ReplaceAll(task.Name, "/", "_") + "_" + task.AllocID
-}
-
 // labels are the job's own, and over them those that the operator asked for and those
 // by which the driver finds its containers again.
-func (b *blueprint) labels() error {
+func (b *builder) labels() error {
 	all := map[string]string{}
 	maps.Copy(all, b.job.Labels)
 	if value, ok := all[label.BuiltinAlloc]; ok && !b.settings.CompatLabels {

@@ -23,7 +23,7 @@ const sandboxContainer = "docker_sandbox_container_id"
 
 // networking joins the container to its network. Files that Nomad generates for a
 // group's network take the place of Docker's own DNS and hosts settings.
-func (b *blueprint) networking() error {
+func (b *builder) networking() error {
 	c := b.job
 	mode := c.NetworkMode
 	if mode == "" {
@@ -50,7 +50,7 @@ func groupNetwork(task *drivers.TaskConfig) string {
 	return "container:" + task.NetworkIsolation.Labels[sandboxContainer]
 }
 
-func (b *blueprint) dns() {
+func (b *builder) dns() {
 	if b.hasFile("/etc/resolv.conf") {
 		if len(b.job.DNSServers)+len(b.job.DNSSearchDomains)+len(b.job.DNSOptions) > 0 {
 			b.remark("config.dns_servers, dns_search_domains and dns_options have no effect: the group's dns block decides")
@@ -68,7 +68,7 @@ func (b *blueprint) dns() {
 	b.host.DNSOptions = b.job.DNSOptions
 }
 
-func (b *blueprint) endpoint() {
+func (b *builder) endpoint() {
 	c := b.job
 	if len(c.NetworkAliases) == 0 && c.IPv4Address == "" && c.IPv6Address == "" {
 		return
@@ -83,7 +83,7 @@ func (b *blueprint) endpoint() {
 // ports publishes what the job asks for: by label from the group's network, or, in
 // the old form, every port of the task's own network. Within a group's own network
 // namespace nothing is published: Nomad forwards those ports.
-func (b *blueprint) ports() error {
+func (b *builder) ports() error {
 	published := publisher{exposed: nat.PortSet{}, bindings: nat.PortMap{}}
 	var err error
 	switch {
@@ -111,7 +111,7 @@ func (b *blueprint) ports() error {
 	return nil
 }
 
-func (b *blueprint) groupPorts(published *publisher) error {
+func (b *builder) groupPorts(published *publisher) error {
 	if !b.hasGroupPorts() {
 		return b.taskPorts(published)
 	}
@@ -129,11 +129,11 @@ func (b *blueprint) groupPorts(published *publisher) error {
 	return nil
 }
 
-func (b *blueprint) hasGroupPorts() bool {
+func (b *builder) hasGroupPorts() bool {
 	return b.task.Resources != nil && b.task.Resources.Ports != nil
 }
 
-func (b *blueprint) taskPorts(published *publisher) error {
+func (b *builder) taskPorts(published *publisher) error {
 	portMap := b.job.PortMap
 	resources := b.task.Resources
 	if resources == nil || resources.NomadResources == nil || len(resources.NomadResources.Networks) == 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // process says what runs in the container.
-func (b *blueprint) process() error {
+func (b *builder) process() error {
 	c := b.job
 	b.config.Image = b.image.ID
 	b.config.Entrypoint = c.Entrypoint
@@ -31,7 +31,7 @@ func (b *blueprint) process() error {
 
 // logging chooses Docker's log driver: the task's, or the plugin's if the task says
 // nothing at all. A config without a type goes to the daemon's default driver.
-func (b *blueprint) logging() error {
+func (b *builder) logging() error {
 	own := b.job.Logging
 	kind := own.Type
 	if kind == "" {

@@ -122,9 +122,8 @@ func TestTaskNamedLikeTheSandboxIsRefused(t *testing.T) {
 	o.task.Name = "gpu-docker_sandbox"
 	_, _, err := o.build()
 	must.ErrorContains(t, err, "rename the task")
-	w := newWorld(t)
-	task := w.task(``)
-	task.Name = "gpu-docker/sandbox"
-	_, _, err = w.boot().StartTask(task)
+	in := newOrder(t, ``, ``)
+	in.task.Name = "gpu-docker/sandbox"
+	_, _, err = in.build()
 	must.ErrorContains(t, err, "rename the task")
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/hashicorp/nomad/lib/cpuset"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/config"
@@ -23,7 +24,7 @@ const (
 )
 
 // resources limits what the container may use of the host.
-func (b *blueprint) resources() error {
+func (b *builder) resources() error {
 	c := b.job
 	if err := b.memory(); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (b *blueprint) resources() error {
 
 // memory follows Nomad's oversubscription: with a maximum above the task's memory,
 // that memory is only reserved and the maximum is the limit. Swap is never given.
-func (b *blueprint) memory() error {
+func (b *builder) memory() error {
 	res := b.task.Resources
 	if res == nil || res.NomadResources == nil {
 		return nil
@@ -72,7 +73,7 @@ func (b *blueprint) memory() error {
 	return nil
 }
 
-func (b *blueprint) cpu() {
+func (b *builder) cpu() {
 	c := b.job
 	b.host.CpusetCpus = c.CpusetCpus
 	if b.task.Resources == nil || b.task.Resources.LinuxResources == nil {
@@ -114,7 +115,7 @@ func shares(linux *drivers.LinuxResources) int64 {
 }
 
 // pids takes the task's limit, if it is within the plugin's.
-func (b *blueprint) pids() error {
+func (b *builder) pids() error {
 	own, most := b.job.PidsLimit, b.settings.PidsLimit
 	limit := own
 	switch {
@@ -132,7 +133,7 @@ func (b *blueprint) pids() error {
 	return nil
 }
 
-func (b *blueprint) ulimits() error {
+func (b *builder) ulimits() error {
 	for _, name := range slices.Sorted(maps.Keys(b.job.Ulimit)) {
 		limit, err := config.ParseUlimit(name, b.job.Ulimit[name])
 		if err != nil {
@@ -141,4 +142,10 @@ func (b *blueprint) ulimits() error {
 		b.host.Ulimits = append(b.host.Ulimits, limit)
 	}
 	return nil
+}
+
+// isWholeNode reports whether a pool is all that this node has, and so no limit.
+func isWholeNode(pool string) bool {
+	cpus, err := cpuset.Parse(pool)
+	return err != nil || cpus.Size() == 0 || cpus.Size() >= runtime.NumCPU()
 }

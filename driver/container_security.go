@@ -15,7 +15,7 @@ import (
 )
 
 // security sets privileges, capabilities and the runtime.
-func (b *blueprint) security() error {
+func (b *builder) security() error {
 	c := b.job
 	if err := b.checkPrivileged(); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (b *blueprint) security() error {
 	return err
 }
 
-func (b *blueprint) checkPrivileged() error {
+func (b *builder) checkPrivileged() error {
 	switch {
 	case !b.job.Privileged:
 		return nil
@@ -48,8 +48,11 @@ func (b *blueprint) checkPrivileged() error {
 	return nil
 }
 
+// RuntimeName returns the container's runtime; empty: the engine's default.
+func (in *Input) RuntimeName() (string, error) { return (&builder{Input: in}).runtime() }
+
 // runtime is the NVIDIA one for tasks that get GPUs by it or observe GPUs, and never for others.
-func (b *blueprint) runtime() (string, error) {
+func (b *builder) runtime() (string, error) {
 	asked, nvidia := b.job.Runtime, b.settings.NvidiaRuntime
 	if b.hasGPU() && b.injection == config.ByCDI {
 		if asked == "" || asked == nvidia { // what the job wants of it, CDI does
@@ -71,7 +74,7 @@ func (b *blueprint) runtime() (string, error) {
 }
 
 // checkRuntime refuses a runtime that the operator does not allow.
-func (b *blueprint) checkRuntime(asked string) error {
+func (b *builder) checkRuntime(asked string) error {
 	if asked != "" && !slices.Contains(b.settings.AllowRuntimes, asked) {
 		return fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", asked, b.settings.AllowRuntimes)
 	}
@@ -80,7 +83,7 @@ func (b *blueprint) checkRuntime(asked string) error {
 
 // namespaces sets the modes in which the container shares a namespace. Those that
 // leave the container need a client that runs privileged tasks, or that lists them.
-func (b *blueprint) namespaces() error {
+func (b *builder) namespaces() error {
 	c, allowed := b.job, b.settings.AllowedModes
 	for _, ns := range []struct {
 		key, mode, name string
@@ -109,7 +112,7 @@ func (b *blueprint) namespaces() error {
 // networkOfAnother is the job's network mode if it joins the network of a container of
 // another allocation, and "" otherwise. The names of an allocation's containers end with
 // its ID, whichever of the two drivers made them; no other allocation can have such a name.
-func (b *blueprint) networkOfAnother() string {
+func (b *builder) networkOfAnother() string {
 	name, joins := strings.CutPrefix(b.job.NetworkMode, "container:")
 	alloc := b.task.AllocID
 	if !joins || strings.HasSuffix(name, "_"+alloc) || strings.HasSuffix(name, "-"+alloc) {

@@ -23,7 +23,7 @@ import (
 // storage puts host paths, volumes and the allocation's directories into the
 // container. Binds and mounts are kept apart, as they are in Docker: it creates a
 // missing source of a bind and refuses one of a mount.
-func (b *blueprint) storage() error {
+func (b *builder) storage() error {
 	if err := b.allocationDirs(); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (b *blueprint) storage() error {
 }
 
 // allocationDirs are the directories that Nomad promises to every task.
-func (b *blueprint) allocationDirs() error {
+func (b *builder) allocationDirs() error {
 	if err := b.checkOwnDirs(); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (b *blueprint) allocationDirs() error {
 
 // volume turns "source:target[:mode]" into a bind. With a volume driver the source
 // is the name of a volume.
-func (b *blueprint) volume(text string) (string, error) {
+func (b *builder) volume(text string) (string, error) {
 	parts := strings.Split(text, ":")
 	if len(parts) > 3 {
 		b.remark("config.volumes %q: what follows the mode %q has no effect; modes are separated by commas", text, parts[2])
@@ -110,7 +110,7 @@ func (b *blueprint) volume(text string) (string, error) {
 
 // restrict makes a volume read-only that must be, unless the job says rw: then it is
 // refused.
-func (b *blueprint) restrict(text, source, mode string) (string, error) {
+func (b *builder) restrict(text, source, mode string) (string, error) {
 	reason := b.readOnly(source)
 	switch {
 	case reason == nil || hasMode(mode, "ro"):
@@ -126,7 +126,7 @@ func (b *blueprint) restrict(text, source, mode string) (string, error) {
 func hasMode(modes, mode string) bool { return slices.Contains(strings.Split(modes, ","), mode) }
 
 // checkMode knows the comma-separated modes of a bind.
-func (b *blueprint) checkMode(modes string) error {
+func (b *builder) checkMode(modes string) error {
 	for mode := range strings.SplitSeq(modes, ",") {
 		switch mode {
 		case "ro", "rw", "z", "Z", "nocopy", "consistent", "cached", "delegated":
@@ -146,7 +146,7 @@ func (b *blueprint) checkMode(modes string) error {
 }
 
 // bind joins a bind's parts; the SELinux label is one of the comma-separated modes.
-func (b *blueprint) bind(source, target, mode string) string {
+func (b *builder) bind(source, target, mode string) string {
 	var modes []string
 	for _, m := range []string{mode, b.settings.Volumes.SelinuxLabel} {
 		if m = strings.TrimPrefix(m, ":"); m != "" {
@@ -160,7 +160,7 @@ func (b *blueprint) bind(source, target, mode string) string {
 	return bind
 }
 
-func (b *blueprint) mount(m config.Mount) (mount.Mount, error) {
+func (b *builder) mount(m config.Mount) (mount.Mount, error) {
 	if err := checkTarget(m.Target); err != nil {
 		return mount.Mount{}, err
 	}
@@ -189,7 +189,7 @@ func (b *blueprint) mount(m config.Mount) (mount.Mount, error) {
 
 // bindMount completes a mount of type bind. A job cannot say that one is to be writable:
 // that is the default.
-func (b *blueprint) bindMount(m config.Mount, out mount.Mount) (mount.Mount, error) {
+func (b *builder) bindMount(m config.Mount, out mount.Mount) (mount.Mount, error) {
 	var err error
 	if out.Source, err = b.paths().source(m.Source); err != nil {
 		return out, err
@@ -223,7 +223,7 @@ func volumeOptions(v config.VolumeOptions) *mount.VolumeOptions {
 // nomadMount is a mount that Nomad itself asks for: volume_mount blocks, device
 // plugins, and the files of a group's network. What is mounted in a container below a
 // shared one would cover the volume on the host, for all who use it.
-func (b *blueprint) nomadMount(m *drivers.MountConfig) mount.Mount {
+func (b *builder) nomadMount(m *drivers.MountConfig) mount.Mount {
 	propagation := mount.PropagationRPrivate
 	switch m.PropagationMode {
 	case structs.VolumeMountPropagationHostToTask:
@@ -245,6 +245,6 @@ func (b *blueprint) nomadMount(m *drivers.MountConfig) mount.Mount {
 }
 
 // hasFile reports whether a generated file takes the place of Docker's.
-func (o *order) hasFile(target string) bool {
-	return slices.ContainsFunc(o.files, func(m *drivers.MountConfig) bool { return m.TaskPath == target })
+func (in *Input) hasFile(target string) bool {
+	return slices.ContainsFunc(in.files, func(m *drivers.MountConfig) bool { return m.TaskPath == target })
 }

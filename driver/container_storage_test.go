@@ -15,6 +15,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/configtest"
 )
 
 // onAndOff runs a case with the host's volumes open to jobs and closed.
@@ -53,7 +54,7 @@ func TestContainerVolumePaths(t *testing.T) {
 		onAndOff(t, c.name, func(t *testing.T, client string, enabled bool) {
 			o := newOrder(t, ``, client)
 			alloc := o.task.AllocDir
-			o.job = taskFrom(t, strings.ReplaceAll(c.hcl, "ALLOCBASE", filepath.Base(alloc)))
+			o.job = configtest.Task(t, strings.ReplaceAll(c.hcl, "ALLOCBASE", filepath.Base(alloc)))
 			spec, _, err := o.build()
 			if c.host && !enabled {
 				must.ErrorContains(t, err, "volumes are not enabled")

@@ -16,19 +16,20 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/docker"
 )
 
 const allocID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
 // newOrder is an order for the config block in hcl, with the settings in config.
-func newOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *order {
+func newOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *Input {
 	t.Helper()
-	s, err := configFrom(t, config).Settings()
+	s, err := configtest.Plugin(t, config).Settings()
 	must.NoError(t, err)
 	allocDir := t.TempDir()
 	must.NoError(t, os.MkdirAll(filepath.Join(allocDir, "app", "local"), 0o755))
-	return &order{
+	return &Input{
 		task: &drivers.TaskConfig{
 			ID: allocID + "/app/1", Name: "app", JobName: "job", JobID: "job-id", AllocID: allocID, AllocDir: allocDir,
 			Resources: &drivers.Resources{
@@ -36,14 +37,14 @@ func newOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *
 				LinuxResources: &drivers.LinuxResources{CPUShares: 500, PercentTicks: 0.25},
 			},
 		},
-		job:      taskFrom(t, hcl),
+		job:      configtest.Task(t, hcl),
 		settings: s,
 		bookings: bookings,
 		image:    docker.Image{ID: "sha256:1234"},
 	}
 }
 
-func build(t *testing.T, o *order) docker.Spec {
+func build(t *testing.T, o *Input) docker.Spec {
 	t.Helper()
 	spec, _, err := o.build()
 	must.NoError(t, err)
@@ -321,4 +322,23 @@ func TestContainerNameAttempts(t *testing.T) {
 	must.Eq(t, 5, build(t, newOrder(t, ``, ``)).Attempts)
 	must.Eq(t, 3, build(t, newOrder(t, ``, `container_exists_attempts = 3`)).Attempts)
 	must.Eq(t, 2, build(t, newOrder(t, `container_exists_attempts = 2`, `container_exists_attempts = 3`)).Attempts)
+}
+
+func TestContainerCPUs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, hcl, cores, pool, want string
+	}{
+		{"no pool", ``, "", "", ""},
+		{"a part of the node", ``, "", "0", "0"},
+		{"all of the node", ``, "", "0-4095", ""},
+		{"nonsense", ``, "", "many", ""},
+		{"cores of its own", ``, "2-3", "", "2-3"},
+		{"named by the job", `cpuset_cpus = "1"`, "", "0", "1"},
+		{"named by the job, and cores", `cpuset_cpus = "1"`, "2,3", "", "2,3"},
+	} {
+		o := newOrder(t, c.hcl, ``)
+		o.task.Resources.LinuxResources.CpusetCpus, o.pool = c.cores, c.pool
+		must.Eq(t, c.want, build(t, o).Host.CpusetCpus, must.Sprint(c.name))
+	}
 }

@@ -7,10 +7,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
-	"github.com/hashicorp/nomad/lib/cpuset"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/config"
@@ -36,12 +34,6 @@ func sharedCPUs(task *drivers.TaskConfig) string {
 		return ""
 	}
 	return strings.TrimSpace(string(text))
-}
-
-// isWholeNode reports whether a pool is all that this node has, and so no limit.
-func isWholeNode(pool string) bool {
-	cpus, err := cpuset.Parse(pool)
-	return err != nil || cpus.Size() == 0 || cpus.Size() >= runtime.NumCPU()
 }
 
 // poolLoop follows the pool for the tasks that share it.

@@ -44,25 +44,6 @@ func TestSharedCPUs(t *testing.T) {
 	eventually(t, func() bool { return w.engine.cpus() == "2" })
 }
 
-func TestContainerCPUs(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, hcl, cores, pool, want string
-	}{
-		{"no pool", ``, "", "", ""},
-		{"a part of the node", ``, "", "0", "0"},
-		{"all of the node", ``, "", "0-4095", ""},
-		{"nonsense", ``, "", "many", ""},
-		{"cores of its own", ``, "2-3", "", "2-3"},
-		{"named by the job", `cpuset_cpus = "1"`, "", "0", "1"},
-		{"named by the job, and cores", `cpuset_cpus = "1"`, "2,3", "", "2,3"},
-	} {
-		o := newOrder(t, c.hcl, ``)
-		o.task.Resources.LinuxResources.CpusetCpus, o.pool = c.cores, c.pool
-		must.Eq(t, c.want, build(t, o).Host.CpusetCpus, must.Sprint(c.name))
-	}
-}
-
 func TestSharedCPUsOfATask(t *testing.T) {
 	t.Parallel()
 	group := t.TempDir()

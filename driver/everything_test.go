@@ -19,24 +19,10 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/tableconfig"
 )
-
-// everyTaskOption is testdata/task.hcl as Nomad hands it to the driver.
-func everyTaskOption(t *testing.T) *config.TaskConfig {
-	t.Helper()
-	var c config.TaskConfig
-	hclutils.NewConfigParser(config.TaskSpec()).ParseHCL(t, configBlock(t, "config/testdata/task.hcl"), &c)
-	return &c
-}
-
-func everyPluginOption(t *testing.T) config.Config {
-	t.Helper()
-	var c config.Config
-	hclutils.NewConfigParser(config.Spec()).ParseHCL(t, configBlock(t, "config/testdata/plugin.hcl"), &c)
-	return c
-}
 
 func TestEveryTaskOption(t *testing.T) {
 	t.Parallel()
@@ -78,7 +64,7 @@ func TestEveryTaskOption(t *testing.T) {
 				NoCopy: true, Labels: hclutils.MapStrStr{"l": "2"}, DriverConfig: config.VolumeDriver{Name: "e", Options: hclutils.MapStrStr{"o": "3"}},
 			}},
 		},
-	}, everyTaskOption(t))
+	}, configtest.TaskFile(t, "../config/testdata/task.hcl"))
 }
 
 // The container of a job that uses every option, whole.
@@ -90,7 +76,7 @@ func TestEveryTaskOptionInDocker(t *testing.T) {
 		pids_limit       = 200
 		oom_score_adj    = 9
 		volumes { enabled = true }`)
-	o.job = everyTaskOption(t)
+	o.job = configtest.TaskFile(t, "../config/testdata/task.hcl")
 	o.task.User = "www-data"
 	o.task.Env = map[string]string{"NOMAD_PORT_http": "8080"}
 	o.task.Resources.Ports = &structs.AllocatedPorts{{Label: "http", Value: 8080, To: 80, HostIP: "10.0.0.1"}}
@@ -224,52 +210,9 @@ func TestNoTaskOptionInDocker(t *testing.T) {
 	}, spec)
 }
 
-// What of a job is about its image goes with the request for it.
-func TestEveryImageOptionInDocker(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.boot()
-	task := w.task(``)
-	must.NoError(t, task.EncodeConcreteDriverConfig(&config.TaskConfig{
-		Image: "https://local/app:1", ImagePullTimeout: "10m", ForcePull: true, Load: "app.tar", AuthSoftFail: true,
-		Auth: config.Auth{Username: "u", Password: "p", Email: "e@example.org", ServerAddress: "registry.local:5000"},
-	}))
-	must.NoError(t, os.WriteFile(filepath.Join(task.TaskDir().LocalDir, "app.tar"), []byte("tar"), 0o600))
-	_, _, err := d.StartTask(task)
-	must.NoError(t, err)
-	request := w.engine.lastPull()
-	archive, err := request.Load()
-	must.NoError(t, err)
-	must.NoError(t, archive.Close())
-	request.Load, request.Progress = nil, nil
-	must.Eq(t, docker.PullRequest{
-		Ref: "local/app:1", Force: true, AuthSoftFail: true, Timeout: 10 * time.Minute, IdleTimeout: 2 * time.Minute,
-		Auth: &docker.Auth{Username: "u", Password: "p", ServerAddress: "registry.local:5000"},
-	}, request)
-}
-
-// Without a login of the job's own, the client's are asked for one. A job that names
-// a registry only wants none.
-func TestNoImageOptionInDocker(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.config = "image_pull_timeout = \"7m\"\npull_activity_timeout = \"3m\""
-	for hcl, auth := range map[string]*docker.Auth{
-		``: nil, `auth {}`: nil,
-		`auth { server_address = "registry.local:5000" }`: {ServerAddress: "registry.local:5000"},
-		`auth { email = "e@example.org" }`:                {},
-	} {
-		_, _, err := w.boot().StartTask(w.task(hcl))
-		must.NoError(t, err)
-		request := w.engine.lastPull()
-		request.Progress = nil
-		must.Eq(t, docker.PullRequest{Ref: "local/app:1", Timeout: 7 * time.Minute, IdleTimeout: 3 * time.Minute, Auth: auth}, request)
-	}
-}
-
 func TestEveryPluginOption(t *testing.T) {
 	t.Parallel()
-	got := everyPluginOption(t)
+	got := configtest.PluginFile(t, "../config/testdata/plugin.hcl")
 	must.Eq(t, config.Config{
 		Endpoint: "tcp://127.0.0.1:2376", TLS: config.TLS{Cert: "/c.pem", Key: "/k.pem", CA: "/ca.pem"}, Auth: config.RegistryAuth{Config: "/auth.json", Helper: "ecr-login"},
 		NvidiaRuntime: "nvidia-cdi", GPUInjection: "runtime", AllowPrivilegedGPU: true,
@@ -321,7 +264,7 @@ func TestEveryPluginOptionInDocker(t *testing.T) {
 	t.Parallel()
 	o := newOrder(t, ``, ``, slice(gpuA, 1))
 	var err error
-	o.settings, err = everyPluginOption(t).Settings()
+	o.settings, err = configtest.PluginFile(t, "../config/testdata/plugin.hcl").Settings()
 	must.NoError(t, err)
 	spec := build(t, o)
 	dir := o.task.AllocDir

@@ -59,7 +59,7 @@ func FuzzJob(f *testing.F) {
 		if err != nil {
 			return
 		}
-		built, _, err := (&order{task: task, job: job, settings: settings}).build()
+		built, _, err := (&Input{task: task, job: job, settings: settings}).build()
 		if err != nil {
 			return
 		}

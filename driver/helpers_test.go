@@ -24,6 +24,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/driver/attempt"
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
@@ -137,7 +138,7 @@ func (w *world) newPlugin() *Plugin {
 func (w *world) agentConfig() *base.Config {
 	w.t.Helper()
 	var encoded []byte
-	must.NoError(w.t, base.MsgPackEncode(&encoded, configFrom(w.t, fmt.Sprintf("state_dir = %q\n%s", w.stateDir, w.config))))
+	must.NoError(w.t, base.MsgPackEncode(&encoded, configtest.Plugin(w.t, fmt.Sprintf("state_dir = %q\n%s", w.stateDir, w.config))))
 	return &base.Config{PluginConfig: encoded, AgentConfig: &base.AgentConfig{Driver: &base.ClientDriverConfig{}}}
 }
 
@@ -196,7 +197,7 @@ func (w *world) taskOf(alloc, hcl string, bookings ...allocator.Booking) *driver
 			env[key], env[visibleDevices] = value, string(b.GPU)
 		}
 	}
-	must.NoError(w.t, task.EncodeConcreteDriverConfig(taskFrom(w.t, hcl)))
+	must.NoError(w.t, task.EncodeConcreteDriverConfig(configtest.Task(w.t, hcl)))
 	return task
 }
 

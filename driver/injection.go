@@ -10,19 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/docker/docker/api/types/container"
-
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
-
-// cdiKind is what the device names of GPUs begin with, as nvidia-ctk writes them.
-const cdiKind = "nvidia.com/gpu"
-
-// cdiName is the CDI device of a GPU or a MIG instance. Names by index are not used: another GPU can have the index after a
-// reboot.
-func cdiName(gpu allocator.GPUID) string { return cdiKind + "=" + string(gpu) }
 
 // injectionOf chooses the way for a task with these GPUs, or, without any, for the node. The reasons say why there is none.
 func injectionOf(s config.Settings, info docker.Info, gpus []allocator.GPUID) (way config.Injection, reasons []string) {
@@ -83,7 +74,7 @@ func namesGPU(device string) bool {
 // chooseInjection decides how the task's GPUs reach its container, and fails a start that Docker would fail, in words that
 // say what to do.
 func (s *start) chooseInjection() error {
-	runtime, refused := (&blueprint{order: s.order}).runtime()
+	runtime, refused := s.order.RuntimeName()
 	if !s.order.hasGPU() && (refused != nil || !s.order.observes()) {
 		return refused
 	}
@@ -102,7 +93,7 @@ func (s *start) chooseInjection() error {
 	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.order.bookings))
 	s.order.injection, s.order.plainRuntime = way, plainRuntime(settings, info)
 	if config.Injection(settings.GPUInjection) != config.ByCDI || way == config.ByCDI {
-		if _, err := (&blueprint{order: s.order}).runtime(); err != nil {
+		if _, err := s.order.RuntimeName(); err != nil {
 			return err // the job's fault, or that of allow_runtimes
 		}
 	}
@@ -141,16 +132,4 @@ func plainRuntime(s config.Settings, info docker.Info) string {
 		return "runc"
 	}
 	return ""
-}
-
-// deviceRequests asks Docker for the task's GPUs by CDI.
-func (b *blueprint) deviceRequests() []container.DeviceRequest {
-	if b.injection != config.ByCDI || !b.hasGPU() {
-		return nil
-	}
-	request := container.DeviceRequest{Driver: "cdi"}
-	for _, gpu := range allocator.GPUsOf(b.bookings) {
-		request.DeviceIDs = append(request.DeviceIDs, cdiName(gpu))
-	}
-	return []container.DeviceRequest{request}
 }

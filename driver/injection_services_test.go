@@ -14,6 +14,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/label"
 )
 
 // waysHere are the ways by which the engine can give GPUs to containers.
@@ -86,7 +87,7 @@ func TestServiceCDINeedsNoRuntime(t *testing.T) {
 	d.run(t, task)
 	want := fmt.Sprintf("nvidia0\nvoid %s\n", first)
 	eventually(t, func() bool { return out.Got() == want })
-	must.Eq(t, "runc", dockerCommand(t, "inspect", "--format", "{{.HostConfig.Runtime}}", containerName(task)))
+	must.Eq(t, "runc", dockerCommand(t, "inspect", "--format", "{{.HostConfig.Runtime}}", label.ContainerName(task)))
 }
 
 // An engine without CDI, or a specification without the GPU, fails a start before anything is claimed.

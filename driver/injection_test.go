@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/docker/docker/api/types/container"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -52,7 +52,7 @@ func TestInjection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newOrder(t, ``, `gpu_injection = "`+string(c.setting)+`"`).settings
+			s := settingsOf(t, `gpu_injection = "`+string(c.setting)+`"`)
 			way, reasons := injectionOf(s, docker.Info{Runtimes: c.runtimes, CDI: c.cdi}, c.gpus)
 			must.Eq(t, c.want, way)
 			if c.reason == "" {
@@ -65,48 +65,9 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// By CDI, Docker is asked for the booked GPUs, and the NVIDIA runtime has nothing to add to them.
-func TestContainerWithGPUsByCDI(t *testing.T) {
-	t.Parallel()
-	with := func(hcl string, bookings ...allocator.Booking) docker.Spec {
-		o := newOrder(t, hcl, ``, bookings...)
-		o.injection, o.plainRuntime = config.ByCDI, "runc"
-		o.task.Env = map[string]string{"NVIDIA_VISIBLE_DEVICES": "all", "GPU_MEM_UUIDS": "GPU-bbbb"}
-		o.image.Env = []string{"NVIDIA_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=GPU-bbbb"}
-		return build(t, o)
-	}
-	for _, hcl := range []string{``, `runtime = "nvidia"`, `runtime = "runc"`} {
-		spec := with(hcl, slice(gpuA, 1), slice(gpuB, 2))
-		must.Eq(t, []container.DeviceRequest{{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=GPU-bbbb"}}},
-			spec.Host.DeviceRequests)
-		must.Eq(t, "runc", spec.Host.Runtime)
-		must.SliceContains(t, spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=void")
-		must.SliceContains(t, spec.Config.Env, "GPU_MEM_UUIDS=GPU-aaaa,GPU-bbbb")
-		must.SliceContains(t, spec.Config.Env, "DOCKER_RESOURCE_GPU")
-	}
-	none := with(``)
-	must.SliceEmpty(t, none.Host.DeviceRequests)
-	must.SliceContains(t, none.Config.Env, "NVIDIA_VISIBLE_DEVICES=void")
-	must.SliceEmpty(t, build(t, newOrder(t, ``, ``, slice(gpuA, 1))).Host.DeviceRequests)
-
-	o := newOrder(t, `runtime = "kata"`, ``, slice(gpuA, 1))
-	o.injection = config.ByCDI
-	_, _, err := o.build()
-	must.ErrorContains(t, err, `requested runtime "kata" is not allowed`)
-}
-
-// Jobs cannot name devices of CDI themselves.
-func TestContainerRefusesCDINames(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvidia.com/gpu=all", "nvidia.com/gpu=GPU-aaaa", "/nvidia.com/gpu=all", "/dev/nvidia.com/gpu=0"} {
-		_, _, err := newOrder(t, `devices = [{ host_path = "`+name+`" }]`, ``, slice(gpuA, 1)).build()
-		must.ErrorContains(t, err, "config.devices", must.Sprint(name))
-	}
-}
-
 func TestPlainRuntime(t *testing.T) {
 	t.Parallel()
-	s := newOrder(t, ``, ``).settings
+	s := settingsOf(t, ``)
 	for _, c := range []struct{ name, path, want string }{
 		{"runc", "runc", ""}, {"crun", "/usr/bin/crun", ""}, {"", "", ""}, {"nvidia", "/usr/bin/wrapper", "runc"},
 		{"gpu", "/usr/bin/nvidia-container-runtime", "runc"}, {"gpu", "/usr/bin/nvidia-container-runtime.cdi", "runc"},
@@ -185,4 +146,12 @@ func TestStartWithoutACDIDevice(t *testing.T) {
 	_, _, err = d.StartTask(w.task(``, slice(gpuB, 1)))
 	must.ErrorContains(t, err, "has no CDI")
 	must.False(t, structs.IsRecoverable(err))
+}
+
+// settingsOf returns what the plugin makes of an operator's config block.
+func settingsOf(t *testing.T, hcl string) config.Settings {
+	t.Helper()
+	s, err := configtest.Plugin(t, hcl).Settings()
+	must.NoError(t, err)
+	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/attempt"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -38,7 +39,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 		hostname = request.Hostname
 	}
 	sandbox, created, err := p.createSandbox(s, allocID, docker.SandboxSpec{
-		Name:        sandboxName(allocID),
+		Name:        label.SandboxName(allocID),
 		Hostname:    hostname,
 		Labels:      map[string]string{label.Sandbox: allocID},
 		Env:         []string{visibleDevices + "=" + noDevices}, // over what its image says
@@ -59,7 +60,7 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 // bare. Nomad furnishes only one that the driver reports as created: the agent died
 // before it came to it, or the container was restarted since.
 func (p *Plugin) dropBare(s *services, allocID string) {
-	found, err := s.engine.Inspect(p.ctx, sandboxName(allocID))
+	found, err := s.engine.Inspect(p.ctx, label.SandboxName(allocID))
 	if err != nil || !found.Running || found.Labels[label.Sandbox] != allocID {
 		return
 	}
@@ -129,13 +130,13 @@ func (p *Plugin) DestroyNetwork(allocID string, spec *drivers.NetworkIsolationSp
 // driverNetwork tells Nomad the address that the container got. Services advertise
 // it if it is in a network of its own; Docker's default bridge is not reachable from
 // other nodes.
-func (o *order) driverNetwork(found docker.Container) *drivers.DriverNetwork {
+func driverNetwork(job *config.TaskConfig, found docker.Container) *drivers.DriverNetwork {
 	out := &drivers.DriverNetwork{
-		PortMap:       o.job.PortMap,
+		PortMap:       job.PortMap,
 		IP:            found.IP,
 		AutoAdvertise: found.IP != "" && found.NetworkName != "bridge",
 	}
-	if o.job.AdvertiseIPv6Address && net.ParseIP(found.IPv6).IsGlobalUnicast() {
+	if job.AdvertiseIPv6Address && net.ParseIP(found.IPv6).IsGlobalUnicast() {
 		out.IP, out.AutoAdvertise = found.IPv6, true
 	}
 	return out

@@ -109,7 +109,7 @@ func TestServiceNetworkModes(t *testing.T) {
 	must.Eq(t, "10.212.77.9", network.IP)
 	must.True(t, network.AutoAdvertise)
 	id := dockerCommand(t, "ps", "--quiet", "--no-trunc", "--filter", "label="+label.Attempt+"="+server.ID)
-	name := containerName(server)
+	name := label.ContainerName(server)
 
 	for _, c := range []struct{ name, script, hcl, want string }{
 		{"own network, by alias", `nc www 80 </dev/null`, `network_mode = "` + own + `"`, "hello\n"},

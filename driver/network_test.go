@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -155,7 +156,7 @@ func TestDriverNetwork(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := newOrder(t, c.hcl, ``).driverNetwork(c.found)
+			got := driverNetwork(configtest.Task(t, c.hcl), c.found)
 			must.Eq(t, c.want.IP, got.IP)
 			must.Eq(t, c.want.AutoAdvertise, got.AutoAdvertise)
 			must.MapEq(t, c.want.PortMap, got.PortMap)

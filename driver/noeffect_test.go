@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"nomad-gpu-mem/driver/configtest"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -15,7 +16,7 @@ func TestNoEffect(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, hcl, config string
-		change            func(*order)
+		change            func(*Input)
 		want              string
 	}{
 		{name: "nothing to say", hcl: `auth {}`},
@@ -27,14 +28,14 @@ func TestNoEffect(t *testing.T) {
 		{name: "CPUs", hcl: `cpuset_cpus = "0-1"`},
 		{
 			name: "CPUs besides cores", hcl: `cpuset_cpus = "0-1"`,
-			change: func(o *order) { o.task.Resources.LinuxResources.CpusetCpus = "2-3" },
+			change: func(o *Input) { o.task.Resources.LinuxResources.CpusetCpus = "2-3" },
 			want:   `config.cpuset_cpus = "0-1" has no effect: the task's reserved cores are 2-3`,
 		},
 		{name: "no limit of processes", hcl: `pids_limit = -1`, config: `pids_limit = 20`, want: "config.pids_limit = -1"},
 		{name: "no address", hcl: `dns_servers = ["nowhere", "1.1.1.1"]`, want: `config.dns_servers: "nowhere"`},
 		{
 			name: "DNS of the group", hcl: `dns_servers = ["1.1.1.1"]`,
-			change: func(o *order) { o.files = []*drivers.MountConfig{{TaskPath: "/etc/resolv.conf", HostPath: "/x"}} },
+			change: func(o *Input) { o.files = []*drivers.MountConfig{{TaskPath: "/etc/resolv.conf", HostPath: "/x"}} },
 			want:   "config.dns_servers, dns_search_domains and dns_options have no effect",
 		},
 	} {
@@ -57,16 +58,6 @@ func TestNoEffect(t *testing.T) {
 	}
 }
 
-// A remark is an event of the task.
-func TestNoEffectIsTold(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	d := w.boot()
-	_, _, err := d.StartTask(w.task(`auth { email = "e" }`))
-	must.NoError(t, err)
-	eventually(t, func() bool { return d.reported("config.auth.email has no effect") })
-}
-
 func TestConfigNoEffect(t *testing.T) {
 	t.Parallel()
 	for hcl, want := range map[string]string{
@@ -74,12 +65,12 @@ func TestConfigNoEffect(t *testing.T) {
 		`windows_allow_insecure_container_admin = true`: "windows_allow_insecure_container_admin has no effect",
 		`compat_labels = true`:                          "compat_labels needs Nomad's own Docker driver to be off",
 	} {
-		s, err := configFrom(t, hcl).Settings()
+		s, err := configtest.Plugin(t, hcl).Settings()
 		must.NoError(t, err)
 		must.SliceLen(t, 1, s.Warnings(false))
 		must.StrContains(t, s.Warnings(false)[0], want)
 	}
-	s, err := configFrom(t, `compat_labels = true`).Settings()
+	s, err := configtest.Plugin(t, `compat_labels = true`).Settings()
 	must.NoError(t, err)
 	must.SliceEmpty(t, s.Warnings(true), must.Sprint("Nomad's own driver is not there"))
 }

@@ -13,30 +13,30 @@ import (
 
 // asksToObserve reports whether the task asks for all GPUs: by NVIDIA's runtime, and
 // without a booking, which would decide what it sees.
-func (o *order) asksToObserve() bool {
-	return !o.hasGPU() && o.job.Runtime == o.settings.NvidiaRuntime
+func (in *Input) asksToObserve() bool {
+	return !in.hasGPU() && in.job.Runtime == in.settings.NvidiaRuntime
 }
 
 // checkObserver fails if a task that asks for all GPUs may not see them.
-func (o *order) checkObserver() error {
-	observer := o.settings.GPUObserver
+func (in *Input) checkObserver() error {
+	observer := in.settings.GPUObserver
 	switch {
-	case !o.asksToObserve():
+	case !in.asksToObserve():
 		return nil
-	case !observer.Lists(o.task):
+	case !observer.Lists(in.task):
 		return fmt.Errorf("config.runtime = %q is for tasks with a device block %q: add one, or remove the runtime; "+
-			"a job that only monitors GPUs needs an entry in the client's gpu_observer.jobs", o.job.Runtime, allocator.Device)
-	case !o.settings.AllowsNvidiaRuntime():
-		return fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", o.job.Runtime, o.settings.AllowRuntimes)
-	case o.job.Privileged && !o.settings.AllowPrivilegedGPU:
+			"a job that only monitors GPUs needs an entry in the client's gpu_observer.jobs", in.job.Runtime, allocator.Device)
+	case !in.settings.AllowsNvidiaRuntime():
+		return fmt.Errorf("requested runtime %q is not allowed; the client's allow_runtimes has %q", in.job.Runtime, in.settings.AllowRuntimes)
+	case in.job.Privileged && !in.settings.AllowPrivilegedGPU:
 		return fmt.Errorf("config.privileged in a job of gpu_observer: a privileged container can use the GPUs that it should only see; " +
 			"remove it, or have the operator set allow_privileged_gpu")
 	}
-	return observer.CheckImage(o.job)
+	return observer.CheckImage(in.job)
 }
 
 // observes reports whether the container sees all GPUs and holds none.
-func (o *order) observes() bool { return o.asksToObserve() && o.checkObserver() == nil }
+func (in *Input) observes() bool { return in.asksToObserve() && in.checkObserver() == nil }
 
 // pinObserver lets a container see all GPUs, with the capabilities that the operator allows.
 func pinObserver(g config.GPUObserver) map[string]string {

@@ -14,6 +14,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/label"
 )
 
@@ -25,7 +26,7 @@ const (
 )
 
 // observerOrder is an order of a task of the job monitoring/gpu-exporter.
-func observerOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *order {
+func observerOrder(t *testing.T, hcl, config string, bookings ...allocator.Booking) *Input {
 	o := newOrder(t, hcl, config, bookings...)
 	o.task.Namespace, o.task.JobID, o.task.JobName = "monitoring", "gpu-exporter", "gpu-exporter"
 	return o
@@ -206,30 +207,10 @@ func TestObserverConfig(t *testing.T) {
 		{"jobs = [\"a/b\"]\ncapabilities = [\"all\"]", `gpu_observer.capabilities has "all"`},
 		{"jobs = [\"a/b\"]\ncapabilities = [\"utility,compute\"]", `gpu_observer.capabilities has "utility,compute"`},
 	} {
-		_, err := configFrom(t, "gpu_observer {\n"+c.hcl+"\n}").Settings()
+		_, err := configtest.Plugin(t, "gpu_observer {\n"+c.hcl+"\n}").Settings()
 		must.ErrorContains(t, err, c.want, must.Sprint(c.hcl))
 	}
-	s, err := configFrom(t, "gpu_observer {\n jobs = [\"a/b/c d\"]\n}").Settings()
+	s, err := configtest.Plugin(t, "gpu_observer {\n jobs = [\"a/b/c d\"]\n}").Settings()
 	must.NoError(t, err, must.Sprint("a job's ID may have a slash"))
 	must.Eq(t, []string{"utility"}, s.GPUObserver.Capabilities)
-}
-
-// An observer claims nothing, also where the table is unavailable, and needs NVIDIA's runtime.
-func TestObserverStartsWithoutAClaim(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.config += "\n" + observing
-	d := w.boot()
-	w.store.Fail(allocator.ErrUnavailable)
-	task := w.task(`runtime = "nvidia"`)
-	task.Namespace, task.JobID = "monitoring", "gpu-exporter"
-	_, _, err := d.StartTask(task)
-	must.NoError(t, err)
-	must.SliceContains(t, w.engine.running()[0].spec.Config.Env, "NVIDIA_VISIBLE_DEVICES=all")
-
-	w.engine.change(func() { w.engine.runtimes = []string{"runc"} })
-	second := w.task(`runtime = "nvidia"`)
-	second.Namespace, second.JobID = "monitoring", "gpu-exporter"
-	_, _, err = d.StartTask(second)
-	must.ErrorContains(t, err, `requested docker runtime "nvidia" was not found`)
 }

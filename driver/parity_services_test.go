@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
 )
 
@@ -179,7 +180,7 @@ func TestServiceNameTakenByAnother(t *testing.T) {
 		w := realWorld(t)
 		d := w.boot()
 		task, _ := w.script("exit 7", ``)
-		args := []string{verb, "--name", containerName(task), os.Getenv("GPU_MEM_TEST_IMAGE"), "sleep", "1000"}
+		args := []string{verb, "--name", label.ContainerName(task), os.Getenv("GPU_MEM_TEST_IMAGE"), "sleep", "1000"}
 		if verb == "run" {
 			args = append([]string{verb, "--detach"}, args[1:]...)
 		}

@@ -5,11 +5,8 @@ package driver
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
-
-	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/driver/taskfile"
 )
@@ -21,7 +18,7 @@ type hostPaths struct {
 	anywhere bool   // volumes.enabled
 }
 
-func (b *blueprint) paths() hostPaths {
+func (b *builder) paths() hostPaths {
 	return hostPaths{
 		allocDir: b.task.AllocDir,
 		taskDir:  b.task.TaskDir().Dir,
@@ -87,27 +84,6 @@ func (p hostPaths) read(path string, most int64) ([]byte, error) {
 	}
 	defer dir.Close()
 	return dir.ReadFile(inside, most)
-}
-
-// openArchive opens the image archive that a job names, in the task's local directory.
-func openArchive(task *drivers.TaskConfig, name string) (io.ReadCloser, error) {
-	if !filepath.IsLocal(name) {
-		return nil, fmt.Errorf("config.load = %q is not a path in the task's local directory", name)
-	}
-	alloc, err := taskfile.OpenDir(task.AllocDir)
-	if err != nil {
-		return nil, err
-	}
-	defer alloc.Close()
-	inside, err := filepath.Rel(task.AllocDir, filepath.Join(task.TaskDir().LocalDir, name))
-	if err != nil {
-		return nil, err
-	}
-	archive, err := alloc.Open(inside)
-	if err != nil {
-		return nil, err
-	}
-	return archive, nil
 }
 
 // nvidiaRequests is a directory in containers that the NVIDIA runtime may read as a

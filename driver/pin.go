@@ -129,3 +129,12 @@ func reservedKey(key string) bool {
 	}
 	return false
 }
+
+// listed joins one value per booking, in the order of the GPUs.
+func listed(bookings []allocator.Booking, value func(allocator.Booking) string) string {
+	values := make([]string, len(bookings))
+	for i, b := range bookings {
+		values[i] = value(b)
+	}
+	return strings.Join(values, ",")
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/configtest"
 )
 
 // programLines are what the examples in docs/programs.md come to for a slice of 6 GiB of a
@@ -44,7 +45,7 @@ func TestProgramsGetTheirSlice(t *testing.T) {
 			block := fenced(t, page, c.heading, "hcl")
 			body, found := strings.CutPrefix(block, "config {")
 			must.True(t, found)
-			job := taskFrom(t, strings.TrimSuffix(strings.TrimSpace(body), "}"))
+			job := configtest.Task(t, strings.TrimSuffix(strings.TrimSpace(body), "}"))
 			must.Eq(t, []string{"/bin/sh", "-c"}, job.Entrypoint)
 			must.Len(t, 1, job.Args)
 			must.Eq(t, c.want, startedBy(t, job.Args[0], c.env))

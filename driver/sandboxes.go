@@ -29,8 +29,6 @@ type sandboxes struct {
 
 func newSandboxes() *sandboxes { return &sandboxes{proc: "/proc", since: map[string]time.Time{}} }
 
-func sandboxName(alloc string) string { return Name + "_sandbox_" + alloc }
-
 // sandboxLock is the name of the lock of a group's network.
 func sandboxLock(alloc string) string { return "sandbox/" + alloc }
 
@@ -73,7 +71,7 @@ func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time
 	}
 	for _, c := range found {
 		alloc := c.Labels[label.Sandbox]
-		if c.Name == sandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.DanglingGrace {
+		if c.Name == label.SandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.DanglingGrace {
 			p.removeIfForgotten(ctx, s, c, now)
 		}
 	}

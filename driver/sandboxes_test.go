@@ -97,7 +97,7 @@ func TestForgottenSandboxes(t *testing.T) {
 			must.NoError(t, err)
 			s.sandboxes.proc = fakeProc(t, "lo", false)
 			pause := docker.Container{
-				ID: "pause", Name: sandboxName(allocID), Running: c.running, Pid: 1, Labels: map[string]string{label.Sandbox: allocID},
+				ID: "pause", Name: label.SandboxName(allocID), Running: c.running, Pid: 1, Labels: map[string]string{label.Sandbox: allocID},
 			}
 			if c.foreign {
 				pause.Name = "other"

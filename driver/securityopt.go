@@ -20,7 +20,7 @@ import (
 // capabilities, namespaces and the read-only parts of /proc and /sys stay as they are.
 // Options that do move one, and those that Docker may learn in a later version, need
 // allow_privileged.
-func (b *blueprint) securityOptions() error {
+func (b *builder) securityOptions() error {
 	for _, option := range b.job.SecurityOpt {
 		key, value := splitSecurityOption(option)
 		if err := b.checkSecurityOption(key, value); err != nil {
@@ -62,7 +62,7 @@ func splitSecurityOption(option string) (key, value string) {
 
 const needsPrivileged = "this client allows it only with allow_privileged"
 
-func (b *blueprint) checkSecurityOption(key, value string) error {
+func (b *builder) checkSecurityOption(key, value string) error {
 	switch {
 	case slices.Contains([]string{"seccomp", "apparmor", "label"}, key):
 		if value == "" {
@@ -100,7 +100,7 @@ const mostOfProfile = 1 << 20
 //
 // A profile with a listener has runc connect to a socket of the host as root, which is
 // for operators to allow.
-func (b *blueprint) seccompProfile(path string) (string, error) {
+func (b *builder) seccompProfile(path string) (string, error) {
 	profile, err := b.paths().read(path, mostOfProfile)
 	if err != nil {
 		return "", err

@@ -24,6 +24,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/configtest"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
@@ -54,7 +55,7 @@ func testGPUs(t *testing.T) (first, second allocator.GPUID) {
 func (w *world) script(script, hcl string, bookings ...allocator.Booking) (*drivers.TaskConfig, *logpipetest.Collector) {
 	w.t.Helper()
 	task := w.taskOf(uuid.Generate(), ``, bookings...)
-	config := taskFrom(w.t, fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, hcl))
+	config := configtest.Task(w.t, fmt.Sprintf("command = \"/bin/sh\"\nargs = [\"-c\", %q]\n%s", script, hcl))
 	if config.Image == "local/app:1" {
 		config.Image = os.Getenv("GPU_MEM_TEST_IMAGE")
 	}

@@ -5,6 +5,7 @@ package driver
 
 import (
 	"bytes"
+	"nomad-gpu-mem/driver/configtest"
 	"sync"
 	"testing"
 
@@ -29,11 +30,11 @@ func TestSetConfigWithoutAgentOnlyValidates(t *testing.T) {
 	t.Parallel()
 	p := New(t.Context(), quiet(), Name, nil, nil) // opening anything would panic
 	var encoded []byte
-	must.NoError(t, base.MsgPackEncode(&encoded, configFrom(t, ``)))
+	must.NoError(t, base.MsgPackEncode(&encoded, configtest.Plugin(t, ``)))
 	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
 	must.NoError(t, p.SetConfig(&base.Config{PluginConfig: encoded}))
 
-	must.NoError(t, base.MsgPackEncode(&encoded, configFrom(t, `claim_timeout = "x"`)))
+	must.NoError(t, base.MsgPackEncode(&encoded, configtest.Plugin(t, `claim_timeout = "x"`)))
 	must.ErrorContains(t, p.SetConfig(&base.Config{PluginConfig: encoded}), `plugin "gpu-docker": claim_timeout: invalid duration "x"`)
 }
 

@@ -75,7 +75,7 @@ type start struct {
 	ctx      context.Context
 	task     *drivers.TaskConfig
 	called   time.Time // when Nomad called
-	order    *order
+	order    *Input
 	engine   string         // ID of the Docker engine that runs it
 	attempt  attempt.Record // once it has begun
 	netFiles []func() error // write the hosts and resolv.conf files
@@ -121,7 +121,7 @@ func (s *start) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.order = &order{task: s.task, job: job, settings: s.services.settings, bookings: bookings, pool: sharedCPUs(s.task)}
+	s.order = &Input{task: s.task, job: job, settings: s.services.settings, bookings: bookings, pool: sharedCPUs(s.task)}
 	if err := s.chooseInjection(); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	h.mentions.note(s.called)
 	h.seen.Store(true)
 	h.pool = s.order.pool
-	h.network = s.order.driverNetwork(found)
+	h.network = driverNetwork(s.order.job, found)
 	out, err := h.nomadHandle()
 	return h, out, err
 }
@@ -236,7 +236,7 @@ func (s *start) pullImage() (err error) {
 		}
 	}
 	if job.Load != "" {
-		request.Load = func() (io.ReadCloser, error) { return openArchive(s.task, job.Load) }
+		request.Load = func() (io.ReadCloser, error) { return OpenArchive(s.task, job.Load) }
 	}
 	s.order.image, err = s.services.images.bring(s.ctx, request, s.task.ID)
 	return err

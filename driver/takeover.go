@@ -119,7 +119,7 @@ func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpe
 
 // findSandbox finds a group's pause container. docker.ErrNotFound if there is none.
 func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (docker.Sandbox, error) {
-	found, err := s.sandbox(ctx, sandboxName(alloc), label.Sandbox, alloc)
+	found, err := s.sandbox(ctx, label.SandboxName(alloc), label.Sandbox, alloc)
 	if p.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
 		found, err = s.builtinSandbox(ctx, alloc)
 	}

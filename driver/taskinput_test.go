@@ -59,17 +59,17 @@ func TestArchiveIsAFile(t *testing.T) {
 	for name, input := range inputs {
 		task := newOrder(t, ``, ``).task
 		must.NoError(t, input.make(filepath.Join(task.TaskDir().LocalDir, "a.tar")))
-		_, err := openArchive(task, "a.tar")
+		_, err := OpenArchive(task, "a.tar")
 		must.ErrorIs(t, err, input.want, must.Sprint(name))
 	}
 	task := newOrder(t, ``, ``).task
 	for _, name := range []string{"../secrets/a.tar", "/etc/hostname", "x/../../a.tar", ""} {
-		_, err := openArchive(task, name)
+		_, err := OpenArchive(task, name)
 		must.ErrorContains(t, err, "config.load", must.Sprint(name))
 	}
 	path := filepath.Join(task.TaskDir().LocalDir, "a.tar")
 	must.NoError(t, os.WriteFile(path, []byte("image"), 0o600))
-	archive, err := openArchive(task, "./a.tar")
+	archive, err := OpenArchive(task, "./a.tar")
 	must.NoError(t, err)
 	defer archive.Close()
 	must.NoError(t, os.WriteFile(path, []byte("image and more"), 0o600))
