@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/containerspec"
 )
 
 // bookingsOf returns what Nomad booked for a task, in the order of the GPUs' UUIDs.
@@ -21,7 +22,7 @@ func bookingsOf(task *drivers.TaskConfig) ([]allocator.Booking, error) {
 		return nil, fmt.Errorf("the GPU memory booked for task %q cannot be read: %w; "+
 			"device plugin and task driver must be of one version", task.Name, err)
 	}
-	if err := refuseForeignGPU(task.DeviceEnv[visibleDevices], bookings); err != nil {
+	if err := refuseForeignGPU(task.DeviceEnv[containerspec.VisibleDevices], bookings); err != nil {
 		return nil, err
 	}
 	return bookings, nil

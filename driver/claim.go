@@ -22,7 +22,7 @@ import (
 // end: the start waits for them, as it does for an unavailable table, but not for
 // longer than claim_timeout.
 func (s *start) claim() error {
-	if !s.order.hasGPU() {
+	if !s.input.HasGPU() {
 		return nil
 	}
 	limit := s.services.settings.ClaimWait
@@ -65,7 +65,7 @@ func (s *start) takeUnits(ctx context.Context) error {
 	if err := s.services.reaper.UnitsInUse(ctx, s.attempt); err != nil {
 		return err
 	}
-	return s.services.table.Claim(ctx, attempt.OwnerOf(s.task), s.attempt.InTable(), s.order.bookings)
+	return s.services.table.Claim(ctx, attempt.OwnerOf(s.task), s.attempt.InTable(), s.input.Bookings)
 }
 
 // releaseLeftBehind releases the claims that keep a task from its units and whose own tasks
@@ -107,10 +107,10 @@ func waitingFor(err error, namespace string) string {
 // the claim is what protects it: if the table is unavailable just then, the loop that
 // asserts claims writes it later.
 func (s *start) markRunning(container string) error {
-	if !s.order.hasGPU() {
+	if !s.input.HasGPU() {
 		return nil
 	}
-	err := s.services.table.Running(s.ctx, attempt.OwnerOf(s.task), s.task.ID, container, allocator.GPUsOf(s.order.bookings))
+	err := s.services.table.Running(s.ctx, attempt.OwnerOf(s.task), s.task.ID, container, allocator.GPUsOf(s.input.Bookings))
 	if err == nil || !worthWaiting(err) || errors.Is(err, allocator.ErrInvalid) {
 		return err // also if a claim is gone on one GPU and the table did not answer for another
 	}

@@ -13,6 +13,7 @@
 //
 //	attempt    starts of tasks until nothing is left of them; nothing else releases a claim
 //	config     the operator's block and the job's block, with schemas and checks
+//	containerspec  what the container is like, and what a job may not have
 //	docker     the client of the Docker engine
 //	label      the labels by which the driver recognizes its containers
 //	logpipe    output into Nomad's pipes, over restarts of the plugin
@@ -25,8 +26,6 @@
 //	plugin.go  about.go  engine.go    the plugin, its loops, and what it needs of Docker and of the table
 //	start.go  claim.go  starts.go     StartTask, step by step; sources.go, gpuhealth.go, startfault.go, blame.go: parts of it
 //	bookings.go  injection.go         what Nomad booked, and how GPUs reach the container; toolkit.go: NVIDIA's programs
-//	container.go  container_*.go      the container, one subject a file; pin.go, env.go, observer.go: its environment;
-//	                                  paths.go, hostdevices.go, gpunodes.go, devicerules.go, securityopt.go: what of the host it may use
 //	network.go  netfiles.go  netns.go a group's network; resolvconf.go: its resolv.conf; sandboxes.go: its container's end
 //	handle.go  store.go               running tasks, and what Nomad keeps of them
 //	recover.go  watch.go  takeover.go tasks of an earlier process, and of Nomad's own driver; how a task's end is noticed

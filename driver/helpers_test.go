@@ -25,6 +25,7 @@ import (
 	"nomad-gpu-mem/allocator/storetest"
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/configtest"
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/tableconfig"
@@ -187,14 +188,14 @@ func (w *world) taskOf(alloc, hcl string, bookings ...allocator.Booking) *driver
 				Memory: structs.AllocatedMemoryResources{MemoryMB: 64},
 				Cpu:    structs.AllocatedCpuResources{CpuShares: 100},
 			},
-			LinuxResources: &drivers.LinuxResources{CPUShares: 100, PercentTicks: 0.1, MemoryLimitBytes: 64 * mib},
+			LinuxResources: &drivers.LinuxResources{CPUShares: 100, PercentTicks: 0.1, MemoryLimitBytes: 64 << 20},
 		},
 	}
 	for _, b := range bookings {
 		key, value, err := b.Env()
 		must.NoError(w.t, err)
 		for _, env := range []map[string]string{task.Env, task.DeviceEnv} {
-			env[key], env[visibleDevices] = value, string(b.GPU)
+			env[key], env[containerspec.VisibleDevices] = value, string(b.GPU)
 		}
 	}
 	must.NoError(w.t, task.EncodeConcreteDriverConfig(configtest.Task(w.t, hcl)))
@@ -241,4 +242,15 @@ func (w *world) nothingLeft() {
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(ok), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+}
+
+const (
+	allocID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+	gpuA    = allocator.GPUID("GPU-aaaa")
+	gpuB    = allocator.GPUID("GPU-bbbb")
+)
+
+// slice is a booking of units of 1 GiB on a GPU of 24 GiB.
+func slice(gpu allocator.GPUID, units ...int) allocator.Booking {
+	return allocator.Booking{GPU: gpu, UnitMiB: 1024, Of: 23, TotalMiB: 24576, Units: allocator.NewUnitSet(units...)}
 }

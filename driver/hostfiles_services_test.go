@@ -250,7 +250,7 @@ func mounts(t *testing.T, dir string) (all []string) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	must.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && below(dir, fields[4]) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", dir+"/") {
 			all = append(all, fields[4])
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 )
 
@@ -55,8 +56,8 @@ func cdiFaults(info docker.Info, gpus []allocator.GPUID) []string {
 		return []string{"no CDI specification names a GPU by its UUID: " + writeCDI}
 	}
 	for _, gpu := range gpus {
-		if !slices.Contains(info.CDI.Devices, cdiName(gpu)) {
-			return []string{fmt.Sprintf("no CDI specification names %s: %s", cdiName(gpu), writeCDI)}
+		if !slices.Contains(info.CDI.Devices, containerspec.CDIName(gpu)) {
+			return []string{fmt.Sprintf("no CDI specification names %s: %s", containerspec.CDIName(gpu), writeCDI)}
 		}
 	}
 	return nil
@@ -67,15 +68,15 @@ const writeCDI = "run `nvidia-ctk cdi generate --device-name-strategy=uuid --out
 
 // namesGPU reports whether a CDI device is one GPU or MIG instance, by its UUID.
 func namesGPU(device string) bool {
-	name, isGPU := strings.CutPrefix(device, cdiKind+"=")
+	name, isGPU := strings.CutPrefix(device, containerspec.CDIKind+"=")
 	return isGPU && (strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-"))
 }
 
 // chooseInjection decides how the task's GPUs reach its container, and fails a start that Docker would fail, in words that
 // say what to do.
 func (s *start) chooseInjection() error {
-	runtime, refused := s.order.RuntimeName()
-	if !s.order.hasGPU() && (refused != nil || !s.order.observes()) {
+	runtime, refused := s.input.RuntimeName()
+	if !s.input.HasGPU() && (refused != nil || !s.input.Observes()) {
 		return refused
 	}
 	info, err := whenBack(s, s.services.engine.Info)
@@ -84,16 +85,16 @@ func (s *start) chooseInjection() error {
 	}
 	s.engine = info.ID
 	settings := s.services.settings
-	if s.order.observes() {
+	if s.input.Observes() {
 		if !slices.Contains(info.Runtimes, runtime) {
 			return noRuntime(settings, info)
 		}
 		return nil
 	}
-	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.order.bookings))
-	s.order.injection, s.order.plainRuntime = way, plainRuntime(settings, info)
+	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.input.Bookings))
+	s.input.Injection, s.input.PlainRuntime = way, plainRuntime(settings, info)
 	if config.Injection(settings.GPUInjection) != config.ByCDI || way == config.ByCDI {
-		if _, err := s.order.RuntimeName(); err != nil {
+		if _, err := s.input.RuntimeName(); err != nil {
 			return err // the job's fault, or that of allow_runtimes
 		}
 	}
@@ -124,7 +125,7 @@ func noRuntime(s config.Settings, info docker.Info) error {
 		s.NvidiaRuntime, info.Runtimes)
 }
 
-// plainRuntime is the runtime of containers whose GPUs come by CDI. The NVIDIA runtime, where it is the engine's default, has
+// PlainRuntime is the runtime of containers whose GPUs come by CDI. The NVIDIA runtime, where it is the engine's default, has
 // no part in it.
 func plainRuntime(s config.Settings, info docker.Info) string {
 	program := filepath.Base(info.RuntimePaths[info.DefaultRuntime])

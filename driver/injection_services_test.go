@@ -13,6 +13,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -61,7 +62,7 @@ func TestServiceContainerSeesItsGPUsOnly(t *testing.T) {
 				must.NoError(t, err)
 				config.Image = image
 				must.NoError(t, task.EncodeConcreteDriverConfig(config))
-				task.Env[visibleDevices] = "all" // as a template would set it
+				task.Env[containerspec.VisibleDevices] = "all" // as a template would set it
 				d.run(t, task)
 				d.ended(t, task)
 				eventually(t, func() bool { return out.Got() == c.nodes })
@@ -87,7 +88,7 @@ func TestServiceCDINeedsNoRuntime(t *testing.T) {
 	d.run(t, task)
 	want := fmt.Sprintf("nvidia0\nvoid %s\n", first)
 	eventually(t, func() bool { return out.Got() == want })
-	must.Eq(t, "runc", dockerCommand(t, "inspect", "--format", "{{.HostConfig.Runtime}}", label.ContainerName(task)))
+	must.Eq(t, "runc", dockerCommand(t, "inspect", "--format", "{{.HostConfig.Runtime}}", label.ContainerName(task.Name, task.AllocID)))
 }
 
 // An engine without CDI, or a specification without the GPU, fails a start before anything is claimed.

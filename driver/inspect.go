@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/containerspec"
 )
 
 // InspectTask tells what is known of a task, without asking the daemon.
@@ -24,7 +25,7 @@ func (p *Plugin) InspectTask(id string) (*drivers.TaskStatus, error) {
 		DriverAttributes: map[string]string{"container_id": h.container},
 	}
 	if len(h.bookings) > 0 {
-		status.DriverAttributes["gpus"] = listed(h.bookings, func(b allocator.Booking) string { return string(b.GPU) })
+		status.DriverAttributes["gpus"] = containerspec.Listed(h.bookings, func(b allocator.Booking) string { return string(b.GPU) })
 	}
 	if !h.running() {
 		status.State = drivers.TaskStateExited

@@ -4,10 +4,11 @@
 package driver
 
 import (
-	"nomad-gpu-mem/driver/label"
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/label"
 )
 
 // Where this driver takes the place of Nomad's own, log shippers find what they did.

@@ -52,10 +52,10 @@ func TestServiceImageFromAnArchive(t *testing.T) {
 
 	d.run(t, task)
 	eventually(t, func() bool { return strings.Contains(out.Got(), "written") })
-	loaded := dockerCommand(t, "inspect", "--format", "{{.Image}}", label.ContainerName(task)) // the same ID, but for containerd's image store
+	loaded := dockerCommand(t, "inspect", "--format", "{{.Image}}", label.ContainerName(task.Name, task.AllocID)) // the same ID, but for containerd's image store
 	must.StrNotContains(t, images, loaded)
 	must.Eq(t, "", anyImages(t, name), must.Sprint("an archive names nothing"))
-	dockerCommand(t, "rm", "--force", label.ContainerName(task))
+	dockerCommand(t, "rm", "--force", label.ContainerName(task.Name, task.AllocID))
 	result := d.ended(t, task)
 	must.False(t, result.Successful())
 	eventually(t, func() bool { return !strings.Contains(anyImages(t, ""), loaded) })
@@ -77,7 +77,7 @@ func TestServiceArchiveOfAnothersImage(t *testing.T) {
 	d.run(t, task)
 	eventually(t, func() bool { return out.Got() == "started\n" })
 	must.Eq(t, others, dockerCommand(t, "image", "inspect", "--format", "{{.Id}}", name))
-	must.NotEq(t, others, dockerCommand(t, "inspect", "--format", "{{.Image}}", label.ContainerName(task)))
+	must.NotEq(t, others, dockerCommand(t, "inspect", "--format", "{{.Image}}", label.ContainerName(task.Name, task.AllocID)))
 
 	hostile, _ := w.script(`true`, "image = \"gpu-mem/mine:1\"\nload = \"app.tar\"")
 	saveImage(t, hostile, name+"-more")

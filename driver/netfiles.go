@@ -35,21 +35,21 @@ func (s *start) planNetworkFiles() error {
 			return err
 		}
 		path := filepath.Join(s.task.Name, dnsFile)
-		s.order.files = append(s.order.files, &drivers.MountConfig{
+		s.input.Files = append(s.input.Files, &drivers.MountConfig{
 			TaskPath: "/etc/resolv.conf", HostPath: filepath.Join(s.task.AllocDir, path), Readonly: true, PropagationMode: "private",
 		})
 		s.netFiles = append(s.netFiles, func() error { return replaceFile(s.task.AllocDir, path, text) })
 	}
-	if s.task.NetworkIsolation == nil || s.order.job.NetworkMode != "" {
+	if s.task.NetworkIsolation == nil || s.input.Job.NetworkMode != "" {
 		return nil
 	}
-	hosts := hostsOf(s.task.NetworkIsolation, s.order.job.ExtraHosts)
+	hosts := hostsOf(s.task.NetworkIsolation, s.input.Job.ExtraHosts)
 	mount, err := s.services.hosts.plan(s.task.AllocDir, hosts)
 	if err != nil {
 		return fmt.Errorf("the group's hosts file: %w", err)
 	}
 	if mount != nil {
-		s.order.files = append(s.order.files, mount)
+		s.input.Files = append(s.input.Files, mount)
 		s.netFiles = append(s.netFiles, func() error { return s.services.hosts.write(s.task.AllocDir, hosts) })
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 )
@@ -42,14 +43,14 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 		Name:        label.SandboxName(allocID),
 		Hostname:    hostname,
 		Labels:      map[string]string{label.Sandbox: allocID},
-		Env:         []string{visibleDevices + "=" + noDevices}, // over what its image says
+		Env:         []string{containerspec.VisibleDevices + "=" + containerspec.NoDevices}, // over what its image says
 		PullTimeout: s.settings.InfraPullLimit,
 		IdleTimeout: s.settings.PullIdle,
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("the group's network cannot be made: %w; infra_image is %q", err, s.settings.InfraImage)
 	}
-	labels := map[string]string{sandboxContainer: sandbox.ID}
+	labels := map[string]string{containerspec.SandboxContainer: sandbox.ID}
 	if hostname != "" { // else Nomad names the group in its hosts file by the container
 		labels[sandboxHostname] = hostname
 	}
@@ -77,10 +78,10 @@ func (p *Plugin) dropBare(s *services, allocID string) {
 // are made once in an allocation's life, so to try again is of no use.
 func (s *start) checkGroupNetwork() error {
 	isolation := s.task.NetworkIsolation
-	if s.order.job.NetworkMode != "" || groupNetwork(s.task) == "" {
+	if s.input.Job.NetworkMode != "" || containerspec.GroupNetwork(s.task) == "" {
 		return nil
 	}
-	id, fate := isolation.Labels[sandboxContainer], ""
+	id, fate := isolation.Labels[containerspec.SandboxContainer], ""
 	found, err := s.services.engine.Inspect(s.ctx, id)
 	switch {
 	case errors.Is(err, docker.ErrNotFound):
@@ -109,7 +110,7 @@ func (p *Plugin) DestroyNetwork(allocID string, spec *drivers.NetworkIsolationSp
 	defer cancel()
 	id := ""
 	if spec != nil {
-		id = spec.Labels[sandboxContainer]
+		id = spec.Labels[containerspec.SandboxContainer]
 	}
 	if id == "" {
 		sandbox, err := p.findSandbox(ctx, s, allocID)

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers/testutils"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/label"
 )
 
@@ -51,7 +52,7 @@ func TestServiceGroupNetwork(t *testing.T) {
 	create(true)
 	spec := create(true) // the agent died before it furnished it
 	t.Cleanup(func() { _ = d.plugin.DestroyNetwork(alloc, nil) })
-	furnish(t, spec.Labels[sandboxContainer], "10.99.0.1")
+	furnish(t, spec.Labels[containerspec.SandboxContainer], "10.99.0.1")
 	spec.HostsConfig = &drivers.HostsConfig{Address: "10.99.0.1", Hostname: "together"}
 
 	dir := filepath.Join(t.TempDir(), alloc)
@@ -77,14 +78,14 @@ func TestServiceGroupNetwork(t *testing.T) {
 	must.Eq(t, spec.Path, again.Path)
 	must.StrContains(t, look(again, ``), "10.99.0.1 together\n") // without Nomad's word for it
 
-	dockerCommand(t, "restart", "--time", "0", spec.Labels[sandboxContainer])
+	dockerCommand(t, "restart", "--time", "0", spec.Labels[containerspec.SandboxContainer])
 	task, _ := w.script(`true`, ``)
 	task.NetworkIsolation = spec
 	_, _, err := d.StartTask(task)
 	must.ErrorContains(t, err, "was restarted")
 
 	anew := create(true)
-	furnish(t, anew.Labels[sandboxContainer], "10.99.0.2")
+	furnish(t, anew.Labels[containerspec.SandboxContainer], "10.99.0.2")
 	anew.HostsConfig = &drivers.HostsConfig{Address: "10.99.0.2", Hostname: "together"}
 	seen = look(anew, ``)
 	must.StrContains(t, seen, "10.99.0.2 together\n")
@@ -109,7 +110,7 @@ func TestServiceNetworkModes(t *testing.T) {
 	must.Eq(t, "10.212.77.9", network.IP)
 	must.True(t, network.AutoAdvertise)
 	id := dockerCommand(t, "ps", "--quiet", "--no-trunc", "--filter", "label="+label.Attempt+"="+server.ID)
-	name := label.ContainerName(server)
+	name := label.ContainerName(server.Name, server.AllocID)
 
 	for _, c := range []struct{ name, script, hcl, want string }{
 		{"own network, by alias", `nc www 80 </dev/null`, `network_mode = "` + own + `"`, "hello\n"},

@@ -22,7 +22,7 @@ func TestServiceObserverSeesAllGPUs(t *testing.T) {
 	const list = `ls /dev | grep -c '^nvidia[0-9]'; echo $NVIDIA_DRIVER_CAPABILITIES; exit 0`
 	task, out := w.script(list, `runtime = "nvidia"`)
 	task.Namespace, task.JobID = "monitoring", "gpu-exporter"
-	task.Env[driverCapabilities] = "all"
+	task.Env["NVIDIA_DRIVER_CAPABILITIES"] = "all"
 	d.run(t, task)
 	must.SliceEmpty(t, w.claims())
 	must.True(t, d.ended(t, task).Successful())

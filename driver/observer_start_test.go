@@ -4,11 +4,15 @@
 package driver
 
 import (
-	"nomad-gpu-mem/allocator"
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/allocator"
 )
+
+// observing lets the job monitoring/gpu-exporter observe GPUs.
+const observing = `gpu_observer { jobs = ["monitoring/gpu-exporter"] }`
 
 // An observer claims nothing, also where the table is unavailable, and needs NVIDIA's runtime.
 func TestObserverStartsWithoutAClaim(t *testing.T) {

@@ -132,8 +132,8 @@ func TestServiceLimitsAreInForce(t *testing.T) {
 	must.NotEq(t, 0, d.ended(t, task).ExitCode, must.Sprint("a shell that cannot fork ends"))
 	eventually(t, func() bool { return strings.Contains(stderr.Got(), "fork") })
 	got := out.Got()
-	must.StrContains(t, got, fmt.Sprintf("memory %d\n", 64*mib))
-	must.StrContains(t, got, fmt.Sprintf("reserved %d\n", 32*mib))
+	must.StrContains(t, got, fmt.Sprintf("memory %d\n", 64<<20))
+	must.StrContains(t, got, fmt.Sprintf("reserved %d\n", 32<<20))
 	must.StrContains(t, got, "cpus 0\n")
 	must.StrContains(t, got, "pids 6\n")
 	must.True(t, strings.Contains(got, "shares 300\n") || strings.Contains(got, "shares 12\n"), must.Sprint(got)) // cgroup v2 has weights
@@ -180,7 +180,7 @@ func TestServiceNameTakenByAnother(t *testing.T) {
 		w := realWorld(t)
 		d := w.boot()
 		task, _ := w.script("exit 7", ``)
-		args := []string{verb, "--name", label.ContainerName(task), os.Getenv("GPU_MEM_TEST_IMAGE"), "sleep", "1000"}
+		args := []string{verb, "--name", label.ContainerName(task.Name, task.AllocID), os.Getenv("GPU_MEM_TEST_IMAGE"), "sleep", "1000"}
 		if verb == "run" {
 			args = append([]string{verb, "--detach"}, args[1:]...)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/staging"
@@ -144,7 +145,7 @@ func (p *Plugin) serve(s config.Settings) error {
 	for _, warning := range s.Warnings(p.name == BuiltinName) {
 		p.logger.Warn(warning)
 	}
-	if (hostDevices{root: "/"}).sharesGPUs() {
+	if containerspec.SharesGPUs("/") {
 		p.logger.Warn("this host has one device node for all GPUs (WSL): a task can use every GPU of it, whatever it has booked; " +
 			"CUDA_VISIBLE_DEVICES names its own")
 	}

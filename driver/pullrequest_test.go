@@ -4,14 +4,15 @@
 package driver
 
 import (
-	"nomad-gpu-mem/driver/config"
-	"nomad-gpu-mem/driver/docker"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/docker"
 )
 
 // What of a job is about its image goes with the request for it.

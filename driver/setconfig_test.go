@@ -5,13 +5,14 @@ package driver
 
 import (
 	"bytes"
-	"nomad-gpu-mem/driver/configtest"
 	"sync"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/configtest"
 )
 
 // What can be seen to be missing when the service begins is reported then.

@@ -16,6 +16,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/internal/pause"
 )
@@ -59,8 +60,8 @@ func (p *Plugin) startTask(start *start) (*drivers.TaskHandle, *drivers.DriverNe
 		p.adopt(s, h)
 		return out, h.network, nil
 	}
-	if start.order != nil {
-		s.images.drop(start.order.image.ID, task.ID, time.Now())
+	if start.input != nil {
+		s.images.drop(start.input.Image.ID, task.ID, time.Now())
 		start.noteFault(err)
 	}
 	p.announcer.tell(task, "Task was not started: "+err.Error())
@@ -75,7 +76,7 @@ type start struct {
 	ctx      context.Context
 	task     *drivers.TaskConfig
 	called   time.Time // when Nomad called
-	order    *Input
+	input    *containerspec.Input
 	engine   string         // ID of the Docker engine that runs it
 	attempt  attempt.Record // once it has begun
 	netFiles []func() error // write the hosts and resolv.conf files
@@ -90,7 +91,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 		s.tellUndone(s.services.reaper.FinishRecorded(context.WithoutCancel(s.ctx), s.task.ID))
 		return nil, nil, err
 	}
-	_, remarks, err := s.order.build()
+	_, remarks, err := s.input.Build()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +99,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 		s.plugin.announcer.warn(s.task, remark)
 	}
 	reaper := s.services.reaper
-	s.attempt = attempt.NewRecord(s.task, s.order.bookings, reaper.BegunAfter(attempt.OwnerOf(s.task), s.called), s.engine)
+	s.attempt = attempt.NewRecord(s.task, s.input.Bookings, reaper.BegunAfter(attempt.OwnerOf(s.task), s.called), s.engine)
 	if err := reaper.Begin(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
@@ -121,14 +122,14 @@ func (s *start) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.order = &Input{task: s.task, job: job, settings: s.services.settings, bookings: bookings, pool: sharedCPUs(s.task)}
+	s.input = &containerspec.Input{Task: s.task, Job: job, Settings: s.services.settings, Bookings: bookings, SharedCPUs: sharedCPUs(s.task)}
 	if err := s.chooseInjection(); err != nil {
 		return err
 	}
 	if err := s.planNetworkFiles(); err != nil {
 		return err
 	}
-	if _, _, err := s.order.build(); err != nil { // before minutes are spent on an image
+	if _, _, err := s.input.Build(); err != nil { // before minutes are spent on an image
 		return err
 	}
 	if err := s.findEngine(); err != nil {
@@ -186,7 +187,7 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	}
 	// Other tasks of the allocation run meanwhile, and what was checked before can be
 	// something else by now.
-	spec, _, err := s.order.build()
+	spec, _, err := s.input.Build()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,12 +202,12 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	if err := s.markRunning(found.ID); err != nil {
 		return nil, nil, err
 	}
-	h := newHandle(s.plugin.ctx, s.task, s.order.bookings, s.engine, found)
+	h := newHandle(s.plugin.ctx, s.task, s.input.Bookings, s.engine, found)
 	h.begun = s.attempt.Begun
 	h.mentions.note(s.called)
 	h.seen.Store(true)
-	h.pool = s.order.pool
-	h.network = driverNetwork(s.order.job, found)
+	h.pool = s.input.SharedCPUs
+	h.network = driverNetwork(s.input.Job, found)
 	out, err := h.nomadHandle()
 	return h, out, err
 }
@@ -219,7 +220,7 @@ func (s *start) tellUndone(err error) {
 }
 
 func (s *start) pullImage() (err error) {
-	job := s.order.job
+	job := s.input.Job
 	request := docker.PullRequest{
 		Ref:          job.Image,
 		Force:        job.ForcePull,
@@ -236,9 +237,9 @@ func (s *start) pullImage() (err error) {
 		}
 	}
 	if job.Load != "" {
-		request.Load = func() (io.ReadCloser, error) { return OpenArchive(s.task, job.Load) }
+		request.Load = func() (io.ReadCloser, error) { return containerspec.OpenArchive(s.task, job.Load) }
 	}
-	s.order.image, err = s.services.images.bring(s.ctx, request, s.task.ID)
+	s.input.Image, err = s.services.images.bring(s.ctx, request, s.task.ID)
 	return err
 }
 

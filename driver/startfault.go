@@ -25,12 +25,12 @@ func (s *start) noteFault(err error) {
 	if errors.Is(err, errNoCDIDevice) {
 		reason = "no CDI specification has the GPU: see `nvidia-ctk cdi list`"
 	}
-	if reason == "" || !s.order.hasGPU() {
+	if reason == "" || !s.input.HasGPU() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), faultTime)
 	defer cancel()
-	if failed := s.services.table.StartFailed(ctx, blamed(allocator.GPUsOf(s.order.bookings), err), reason); failed != nil {
+	if failed := s.services.table.StartFailed(ctx, blamed(allocator.GPUsOf(s.input.Bookings), err), reason); failed != nil {
 		s.plugin.logger.Warn("the table does not know of a start that failed for the node's fault", "task_id", s.task.ID, "error", failed)
 	}
 }

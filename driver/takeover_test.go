@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
 
+	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
@@ -68,7 +69,7 @@ func TestTakeOverATaskWithAForeignGPU(t *testing.T) {
 	w := newWorld(t)
 	w.name = BuiltinName
 	task := w.task(``)
-	task.DeviceEnv[visibleDevices] = "GPU-of-another-plugin"
+	task.DeviceEnv[containerspec.VisibleDevices] = "GPU-of-another-plugin"
 	must.NoError(t, w.boot().RecoverTask(w.builtinTask(task, nil)))
 	must.SliceEmpty(t, w.claims())
 }
@@ -119,7 +120,7 @@ func TestTakeOverANetwork(t *testing.T) {
 	spec, created, err := network.CreateNetwork(allocID, &drivers.NetworkCreateRequest{})
 	must.NoError(t, err)
 	must.False(t, created)
-	must.Eq(t, id, spec.Labels[sandboxContainer])
+	must.Eq(t, id, spec.Labels[containerspec.SandboxContainer])
 
 	_, created, err = network.CreateNetwork("another", &drivers.NetworkCreateRequest{})
 	must.NoError(t, err)

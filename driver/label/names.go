@@ -3,16 +3,12 @@
 
 package label
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/hashicorp/nomad/plugins/drivers"
-)
-
-// ContainerName returns the name of a task's container. Nomad's Docker driver cannot mistake the container for
+// ContainerName returns the name of the container of an allocation's task. Nomad's Docker driver cannot mistake the container for
 // one of its own: it joins task and allocation by a dash, and removes containers it does not know with such a name.
-func ContainerName(task *drivers.TaskConfig) string {
-	return strings.ReplaceAll(task.Name, "/", "_") + "_" + task.AllocID
+func ContainerName(task, alloc string) string {
+	return strings.ReplaceAll(task, "/", "_") + "_" + alloc
 }
 
 // SandboxName returns the name of the pause container that holds an allocation's network.
