@@ -22,12 +22,6 @@ type Engine interface {
 	Close() error
 }
 
-// Images brings images and removes them.
-type Images interface {
-	EnsureImage(ctx context.Context, req docker.PullRequest) (docker.Image, error)
-	RemoveImage(ctx context.Context, id string) error
-}
-
 // Containers is the life of a container and what can be asked of it. ID identifies
 // the engine that has them: another engine knows nothing of them.
 type Containers interface {

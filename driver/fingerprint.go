@@ -93,7 +93,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 	return &drivers.Fingerprint{
 		Attributes:        attributes,
 		Health:            drivers.HealthStateHealthy,
-		HealthDescription: describe(missing, before.table, s.unsafeToolkit(ctx, info)),
+		HealthDescription: describe(missing, before.table, s.toolkits.warning(ctx, s.settings, info)),
 	}
 }
 

@@ -202,9 +202,8 @@ func (i *images) note(image string, used bool) {
 	}
 }
 
-// imageLoop removes unused images.
-func (p *Plugin) imageLoop(s *services) {
-	if s.settings.GC.Image {
-		every(p.ctx, p.pace.sweep, func() { s.images.sweep(p.ctx, time.Now()) })
-	}
+// Images brings images and removes them.
+type Images interface {
+	EnsureImage(ctx context.Context, req docker.PullRequest) (docker.Image, error)
+	RemoveImage(ctx context.Context, id string) error
 }

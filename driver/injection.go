@@ -72,38 +72,6 @@ func namesGPU(device string) bool {
 	return isGPU && (strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-"))
 }
 
-// chooseInjection decides how the task's GPUs reach its container, and fails a start that Docker would fail, in words that
-// say what to do.
-func (s *start) chooseInjection() error {
-	runtime, refused := s.input.RuntimeName()
-	if !s.input.HasGPU() && (refused != nil || !s.input.Observes()) {
-		return refused
-	}
-	info, err := whenBack(s, s.services.engine.Info)
-	if err != nil {
-		return fmt.Errorf("cannot query how Docker gives GPUs to containers: %w", err)
-	}
-	s.engine = info.ID
-	settings := s.services.settings
-	if s.input.Observes() {
-		if !slices.Contains(info.Runtimes, runtime) {
-			return noRuntime(settings, info)
-		}
-		return nil
-	}
-	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.input.Bookings))
-	s.input.Injection, s.input.PlainRuntime = way, plainRuntime(settings, info)
-	if config.Injection(settings.GPUInjection) != config.ByCDI || way == config.ByCDI {
-		if _, err := s.input.RuntimeName(); err != nil {
-			return err // the job's fault, or that of allow_runtimes
-		}
-	}
-	if way != config.ByNone {
-		return nil
-	}
-	return noInjection(settings, info, reasons)
-}
-
 // errNoCDIDevice: the specification may still be being written, as after a boot.
 var errNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
 

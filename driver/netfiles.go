@@ -4,24 +4,10 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
-
-	"nomad-gpu-mem/driver/taskfile"
-)
-
-const (
-	hostsFile  = "hosts"       // in the allocation's directory
-	dnsFile    = "resolv.conf" // in the task's
-	mostOfFile = 1 << 20       // bytes that are read of a hosts file, which tasks can write to
 )
 
 // planNetworkFiles checks what the hosts and resolv.conf files of a task will say, and
@@ -34,7 +20,7 @@ func (s *start) planNetworkFiles() error {
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(s.task.Name, dnsFile)
+		path := filepath.Join(s.task.Name, "resolv.conf")
 		s.input.Files = append(s.input.Files, &drivers.MountConfig{
 			TaskPath: "/etc/resolv.conf", HostPath: filepath.Join(s.task.AllocDir, path), Readonly: true, PropagationMode: "private",
 		})
@@ -63,147 +49,4 @@ func (s *start) writeNetworkFiles() error {
 		}
 	}
 	return nil
-}
-
-func replaceFile(allocDir, path, text string) error {
-	dir, err := taskfile.OpenDir(allocDir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Replace(path, []byte(text), 0o644)
-}
-
-// hostsFiles writes the hosts files that the tasks of a group share.
-type hostsFiles struct {
-	mu sync.Mutex // tasks of a group start at the same time
-}
-
-// hosts is what a task adds to its group's hosts file.
-type hosts struct {
-	own   *drivers.HostsConfig // the group's address; nil if Nomad does not tell it
-	extra []string             // "name:address"
-	group bool                 // the task shares a group's network
-}
-
-func hostsOf(spec *drivers.NetworkIsolationSpec, extra []string) hosts {
-	return hosts{own: spec.HostsConfig, extra: extra, group: spec.Mode == drivers.NetIsolationModeGroup}
-}
-
-// plan returns the mount of the group's hosts file, or nil if there is nothing to write
-// into one.
-func (f *hostsFiles) plan(allocDir string, h hosts) (*drivers.MountConfig, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	dir, err := taskfile.OpenDir(allocDir)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	_, after, err := h.text(dir)
-	if err != nil || after == "" {
-		return nil, err
-	}
-	return &drivers.MountConfig{
-		TaskPath: "/etc/hosts", HostPath: filepath.Join(allocDir, hostsFile), PropagationMode: "private",
-	}, nil
-}
-
-// write brings the group's hosts file up to date. Tasks may have changed the file, and
-// those that run have it mounted: their lines stay, and so does the file itself.
-//
-// Nomad reports the group's address only when it has just set up the network. If it did
-// so before a restart of its agent, the file has it; and if it had to do so once more,
-// the address in the file is an old one.
-func (f *hostsFiles) write(allocDir string, h hosts) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	dir, err := taskfile.OpenDir(allocDir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	before, after, err := h.text(dir)
-	if err != nil || after == before {
-		return err
-	}
-	if before != "" {
-		err = dir.Overwrite(hostsFile, []byte(after))
-	}
-	if before == "" || errors.Is(err, taskfile.ErrKind) {
-		err = dir.Replace(hostsFile, []byte(after), 0o644)
-	}
-	return err
-}
-
-// text is the content of the group's hosts file as it is and as it is to be. What is not
-// a file counts as none: a task made it.
-func (h hosts) text(dir *taskfile.Dir) (before, after string, err error) {
-	if !h.group {
-		return "", "", nil
-	}
-	text, err := dir.ReadFile(hostsFile, mostOfFile)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, taskfile.ErrKind) {
-		err = nil
-	}
-	if err != nil {
-		return "", "", err
-	}
-	after, err = hostsText(string(text), h.own, h.extra)
-	return string(text), after, err
-}
-
-const (
-	commonHosts = `127.0.0.1 localhost
-::1 localhost ip6-localhost ip6-loopback
-fe00::0 ip6-localnet
-ff00::0 ip6-mcastprefix
-ff02::1 ip6-allnodes
-ff02::2 ip6-allrouters
-ff02::3 ip6-allhosts
-`
-	ownHostMark = "# The next line is this allocation in its group's network."
-)
-
-// hostsText is the content of a hosts file: what it has, the group's own entry, and the
-// extra ones of a task, "name:address". Empty: there is nothing to say.
-func hostsText(before string, own *drivers.HostsConfig, extra []string) (string, error) {
-	known := own != nil && own.Address != "" && own.Hostname != ""
-	if before == "" && !known && len(extra) == 0 {
-		return "", nil
-	}
-	if before == "" {
-		before = commonHosts
-	}
-	lines := strings.Split(strings.TrimRight(before, "\n"), "\n")
-	if known {
-		entry, err := ownEntry(own)
-		if err != nil {
-			return "", err
-		}
-		if at := slices.Index(lines, ownHostMark); at < 0 {
-			lines = append(lines, ownHostMark, entry)
-		} else {
-			lines = slices.Replace(lines, at+1, min(at+2, len(lines)), entry)
-		}
-	}
-	for _, text := range extra {
-		name, address, _ := strings.Cut(text, ":")
-		ip := net.ParseIP(strings.Trim(address, "[]"))
-		if !isWord(name) || ip == nil {
-			return "", fmt.Errorf("config.extra_hosts: %q is not a name and an IP address; "+
-				"in a group's network, host-gateway is not known", text)
-		}
-		if line := ip.String() + " " + name; !slices.Contains(lines, line) {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "\n") + "\n", nil
-}
-
-func ownEntry(own *drivers.HostsConfig) (string, error) {
-	if net.ParseIP(own.Address) == nil || !isWord(own.Hostname) {
-		return "", fmt.Errorf("network.hostname: %q at %q is not a host name and an IP address", own.Hostname, own.Address)
-	}
-	return own.Address + " " + own.Hostname, nil
 }

@@ -105,7 +105,7 @@ type victim string
 func newVictim(t *testing.T) victim {
 	t.Helper()
 	v := victim(t.TempDir())
-	for _, name := range []string{hostsFile, dnsFile} {
+	for _, name := range []string{hostsFile, "resolv.conf"} {
 		must.NoError(t, os.WriteFile(filepath.Join(string(v), name), []byte("keep"), 0o600))
 	}
 	return v
@@ -113,8 +113,8 @@ func newVictim(t *testing.T) victim {
 
 func (v victim) untouched(t *testing.T) {
 	t.Helper()
-	must.Eq(t, []string{hostsFile, dnsFile}, files(t, string(v)))
-	for _, name := range []string{hostsFile, dnsFile} {
+	must.Eq(t, []string{hostsFile, "resolv.conf"}, files(t, string(v)))
+	for _, name := range []string{hostsFile, "resolv.conf"} {
 		text, err := os.ReadFile(filepath.Join(string(v), name))
 		must.NoError(t, err)
 		must.Eq(t, "keep", string(text))
@@ -140,12 +140,12 @@ func TestNetworkFilesFollowNoLinks(t *testing.T) {
 			must.NoError(t, os.Mkdir(filepath.Join(allocDir, "app"), 0o755))
 			paths := map[string]string{
 				filepath.Join(allocDir, hostsFile):      "10.0.0.1 web",
-				filepath.Join(allocDir, "app", dnsFile): "nameserver 10.0.0.53",
+				filepath.Join(allocDir, "app", "resolv.conf"): "nameserver 10.0.0.53",
 			}
 			for path := range paths {
 				must.NoError(t, plant(v, path))
 			}
-			must.NoError(t, replaceFile(allocDir, "app/"+dnsFile, "nameserver 10.0.0.53\n"))
+			must.NoError(t, replaceFile(allocDir, "app/"+"resolv.conf", "nameserver 10.0.0.53\n"))
 			h := hosts{group: true, own: &drivers.HostsConfig{Address: "10.0.0.1", Hostname: "web"}}
 			must.NoError(t, (&hostsFiles{}).write(allocDir, h))
 			for path, want := range paths {

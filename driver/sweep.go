@@ -108,3 +108,10 @@ func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Conta
 		p.logger.Error("a container that no task owns cannot be removed", "container", c.Name, "error", err)
 	}
 }
+
+// imageLoop removes unused images.
+func (p *Plugin) imageLoop(s *services) {
+	if s.settings.GC.Image {
+		every(p.ctx, p.pace.sweep, func() { s.images.sweep(p.ctx, time.Now()) })
+	}
+}

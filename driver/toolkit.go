@@ -6,20 +6,24 @@ package driver
 import (
 	"context"
 	"fmt"
+	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/docker"
 	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-version"
-
-	"nomad-gpu-mem/driver/docker"
 )
 
 // safeToolkit is the first version of the NVIDIA Container Toolkit with hooks that do not
 // run with the container's environment. With earlier ones LD_PRELOAD of a task that has a
 // GPU, or of its image, is code that root runs on the host: CVE-2025-23266.
 var safeToolkit = version.Must(version.NewVersion("1.17.8"))
+
+// askTimeout bounds how long a program may take to print its version.
+const askTimeout = 10 * time.Second
 
 // toolkits knows the versions of the toolkit's programs by path: each is asked once.
 type toolkits struct {
@@ -36,7 +40,7 @@ func (t *toolkits) ask(ctx context.Context, path string) *version.Version {
 	if found, asked := t.known[path]; asked {
 		return found
 	}
-	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	out, _ := exec.CommandContext(ctx, path, "--version").Output() // the low-level runtime, which it asks as well, may fail
 	if ctx.Err() != nil {
@@ -53,14 +57,14 @@ func (t *toolkits) ask(ctx context.Context, path string) *version.Version {
 	return found
 }
 
-// unsafeToolkit is what an operator should know of the toolkit on this node; empty if
+// warning is what an operator should know of the toolkit on this node; empty if
 // there is nothing to tell, or if its version is not known.
-func (s *services) unsafeToolkit(ctx context.Context, info docker.Info) string {
-	path := info.RuntimePaths[s.settings.NvidiaRuntime]
-	if path == "" || s.settings.Endpoint != "" && !strings.HasPrefix(s.settings.Endpoint, "unix://") {
+func (t *toolkits) warning(ctx context.Context, s config.Settings, info docker.Info) string {
+	path := info.RuntimePaths[s.NvidiaRuntime]
+	if path == "" || s.Endpoint != "" && !strings.HasPrefix(s.Endpoint, "unix://") {
 		return ""
 	}
-	found := s.toolkits.ask(ctx, path)
+	found := t.ask(ctx, path)
 	if found == nil || !found.LessThan(safeToolkit) {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"nomad-gpu-mem/allocator"
+	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/containerspec"
 )
 
@@ -36,4 +37,36 @@ func refuseForeignGPU(visible string, bookings []allocator.Booking) error {
 	}
 	return fmt.Errorf("the task was given GPU %q by another device plugin than gpu-mem, whose claims this driver cannot check: "+
 		`ask for device "`+allocator.Device+`", or run the task with Nomad's own driver`, visible)
+}
+
+// chooseInjection decides how the task's GPUs reach its container, and fails a start that Docker would fail, in words that
+// say what to do.
+func (s *start) chooseInjection() error {
+	runtime, refused := s.input.RuntimeName()
+	if !s.input.HasGPU() && (refused != nil || !s.input.Observes()) {
+		return refused
+	}
+	info, err := whenBack(s, s.services.engine.Info)
+	if err != nil {
+		return fmt.Errorf("cannot query how Docker gives GPUs to containers: %w", err)
+	}
+	s.engine = info.ID
+	settings := s.services.settings
+	if s.input.Observes() {
+		if !slices.Contains(info.Runtimes, runtime) {
+			return noRuntime(settings, info)
+		}
+		return nil
+	}
+	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.input.Bookings))
+	s.input.Injection, s.input.PlainRuntime = way, plainRuntime(settings, info)
+	if config.Injection(settings.GPUInjection) != config.ByCDI || way == config.ByCDI {
+		if _, err := s.input.RuntimeName(); err != nil {
+			return err // the job's fault, or that of allow_runtimes
+		}
+	}
+	if way != config.ByNone {
+		return nil
+	}
+	return noInjection(settings, info, reasons)
 }

@@ -12,6 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// isLocal reports whether an endpoint leads to an engine on this machine for certain.
+// No container of such an engine outlives the machine's boot.
+func isLocal(endpoint string) bool {
+	const socket = "unix://"
+	return strings.HasPrefix(cmp.Or(endpoint, os.Getenv("DOCKER_HOST"), socket), socket)
+}
+
 // dockerSocket is where Docker listens if nothing else is said.
 const dockerSocket = "unix:///var/run/docker.sock"
 
