@@ -22,15 +22,19 @@ const module = "nomad-gpu-mem"
 // not listed.
 var ownImports = map[string][]string{
 	"device":                      {"allocator", "internal/boot", "internal/nvml", "internal/pause", "internal/quantity", "internal/schema", "internal/tableconfig", "internal/tellonce", "internal/version"},
-	"driver":                      {"allocator", "driver/attempt", "driver/config", "driver/containerspec", "driver/docker", "driver/label", "driver/logpipe", "driver/statefile", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/tableconfig", "internal/tellonce", "internal/version"},
+	"driver":                      {"allocator", "driver/attempt", "driver/config", "driver/containerspec", "driver/docker", "driver/images", "driver/injection", "driver/label", "driver/logpipe", "driver/netfile", "driver/netns", "driver/statefile", "driver/staging", "driver/taskfile", "internal/boot", "internal/pause", "internal/tableconfig", "internal/tellonce", "internal/version"},
 	"driver/attempt":              {"allocator", "driver/docker", "driver/label", "driver/logpipe", "driver/staging", "driver/statefile", "internal/tellonce"},
 	"driver/config":               {"driver/docker", "driver/label", "driver/logpipe", "internal/quantity", "internal/schema", "internal/tableconfig"},
 	"driver/configtest":           {"driver/config"},
-	"driver/containerspec":        {"allocator", "driver/config", "driver/docker", "driver/label", "driver/taskfile"},
+	"driver/containerspec":        {"allocator", "driver/config", "driver/docker", "driver/injection", "driver/label", "driver/taskfile"},
 	"driver/docker":               {"driver/statefile", "internal/pause"},
+	"driver/images":               {"driver/config", "driver/docker", "driver/statefile"},
+	"driver/injection":            {"allocator", "driver/config", "driver/docker"},
 	"driver/label":                {"allocator", "driver/docker"},
 	"driver/logpipe":              {"driver/docker", "driver/statefile", "driver/taskfile", "internal/pause"},
 	"driver/logpipe/logpipetest":  {},
+	"driver/netfile":              {"driver/taskfile"},
+	"driver/netns":                {},
 	"driver/staging":              {"driver/taskfile"},
 	"driver/statefile":            {},
 	"driver/taskfile":             {},
@@ -90,7 +94,7 @@ var reserved = []struct {
 		because: "it is an inner part of Nomad, taken only where its very verdict is needed",
 	},
 	{
-		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "driver/attempt", "driver/config", "driver/containerspec", "internal/schema", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
+		path: "github.com/hashicorp/nomad/plugins", by: []string{"", "device", "driver", "driver/attempt", "driver/config", "driver/containerspec", "driver/netfile", "internal/schema", "internal/tableconfig", "internal/planner/nomadtest", "internal/simulate/nomad"},
 		because: "the table and the commands must outlive changes of Nomad's plugin interface",
 	},
 }

@@ -11,30 +11,33 @@
 //
 // This package speaks with Nomad: each family of its calls has a file. What has rules of its own has a package:
 //
-//	attempt    starts of tasks until nothing is left of them; nothing else releases a claim
-//	config     the operator's block and the job's block, with schemas and checks
+//	attempt        starts of tasks until nothing is left of them; nothing else releases a claim
+//	config         the operator's block and the job's block, with schemas and checks
 //	containerspec  what the container is like, and what a job may not have
-//	docker     the client of the Docker engine
-//	label      the labels by which the driver recognizes its containers
-//	logpipe    output into Nomad's pipes, over restarts of the plugin
-//	staging    mounts of what was checked, in place of what a path names later
-//	statefile  versions of the files in state_dir
-//	taskfile   opens what a task could have changed, safely
+//	docker         the client of the Docker engine
+//	images         images: pulled for a task, removed when no task uses them
+//	injection      whether GPUs reach containers by the NVIDIA runtime or by CDI
+//	label          the labels by which the driver recognizes its containers, and their names
+//	logpipe        output into Nomad's pipes, over restarts of the plugin
+//	netfile        hosts and resolv.conf of a group's network
+//	netns          network namespaces that no process uses any more
+//	staging        mounts of what was checked, in place of what a path names later
+//	statefile      versions of the files in state_dir
+//	taskfile       opens what a task could have changed, safely
 //
 // Where to look here:
 //
 //	plugin.go  about.go  engine.go    the plugin, its loops, and what it needs of Docker and of the table
-//	start.go  claim.go  starts.go     StartTask, step by step; sources.go, gpuhealth.go, startfault.go, blame.go: parts of it
-//	bookings.go  injection.go         what Nomad booked, and how GPUs reach the container; toolkit.go: NVIDIA's programs
-//	network.go  netfiles.go  netns.go a group's network; resolvconf.go: its resolv.conf; sandboxes.go: its container's end
+//	start.go  claim.go  starts.go     StartTask, step by step; sources.go, netfiles.go, gpuhealth.go: parts of it
+//	gpus.go                           what Nomad booked, and how the GPUs reach the container
+//	network.go  sandboxes.go          a group's network, and the end of its pause container
 //	handle.go  store.go               running tasks, and what Nomad keeps of them
 //	recover.go  watch.go  takeover.go tasks of an earlier process, and of Nomad's own driver; how a task's end is noticed
-//	stop.go  destroy.go  inspect.go   WaitTask, StopTask, SignalTask; DestroyTask; InspectTask
+//	stop.go  inspect.go               WaitTask, StopTask, SignalTask, DestroyTask; InspectTask
 //	assert.go  reconcileloop.go       loops: claims of running tasks, and claims without a task
 //	sweep.go  forgotten.go            loops: unfinished ends, containers without a task, tasks that Nomad has forgotten
 //	succession.go  agent.go           whether another process or agent has replaced this one
-//	images.go  imagenotes.go          images: pulled for a task, removed when no task uses them
-//	logs.go  exec.go  stats.go  events.go  fingerprint.go  cpuset.go  enginepid.go  local.go   one subject each
+//	logs.go  exec.go  stats.go  events.go  fingerprint.go  cpuset.go   one subject each
 //	discretion.go                     which names of other tasks a job author may read
 //
 // # What holds

@@ -10,12 +10,13 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/images"
 )
 
 // Engine is what the driver needs of a container engine. docker.Client is one;
 // errors are those that package docker documents.
 type Engine interface {
-	Images
+	images.Engine
 	Containers
 	Sandboxes
 	Info(ctx context.Context) (docker.Info, error)

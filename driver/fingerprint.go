@@ -18,6 +18,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/injection"
 )
 
 // infoTimeout bounds one question to the daemon, or to the allocation table.
@@ -77,7 +78,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 		return away(true, err)
 	}
 	before.look(s.tableFault(ctx, before, p.pace.proof))
-	way, missing := injectionOf(s.settings, info, nil)
+	way, missing := injection.Choose(s.settings, info, nil)
 	attributes := nodeAttributes(p.name, s.settings, info, way)
 	// GPU tasks would fail here for good, one after the other.
 	unusable := ""
@@ -93,7 +94,7 @@ func (p *Plugin) fingerprint(ctx context.Context, before *looks) *drivers.Finger
 	return &drivers.Fingerprint{
 		Attributes:        attributes,
 		Health:            drivers.HealthStateHealthy,
-		HealthDescription: describe(missing, before.table, s.toolkits.warning(ctx, s.settings, info)),
+		HealthDescription: describe(missing, before.table, s.toolkits.Warning(ctx, s.settings, info)),
 	}
 }
 
@@ -102,7 +103,7 @@ func (s *services) checkStaging() error {
 	if !s.settings.StagesSources() {
 		return nil
 	}
-	if err := s.staging.Check(enginePid(s.settings.Endpoint)); err != nil {
+	if err := s.staging.Check(docker.ListenerPID(s.settings.Endpoint)); err != nil {
 		return fmt.Errorf("tasks cannot have their directories mounted: %w; or set volumes.stage_sources = false", err)
 	}
 	return nil

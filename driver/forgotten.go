@@ -73,7 +73,7 @@ func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
 		return nil
 	}
 	h.close()
-	defer func() { s.images.drop(h.image, h.task.ID, time.Now()) }()
+	defer func() { s.images.Drop(h.image, h.task.ID, time.Now()) }()
 	return s.reaper.Finish(ctx, h.attempt())
 }
 

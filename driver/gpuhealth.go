@@ -14,6 +14,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/injection"
 )
 
 // errUnhealthy is returned for a start on a GPU that no new task should use. It may pass,
@@ -61,7 +62,7 @@ const faultTime = 5 * time.Second
 // GPUs for a while: NVML reads them well, and each task that Nomad places here would fail.
 func (s *start) noteFault(err error) {
 	reason := docker.NotReady(err)
-	if errors.Is(err, errNoCDIDevice) {
+	if errors.Is(err, injection.ErrNoCDIDevice) {
 		reason = "no CDI specification has the GPU: see `nvidia-ctk cdi list`"
 	}
 	if reason == "" || !s.input.HasGPU() {

@@ -12,6 +12,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/containerspec"
+	"nomad-gpu-mem/driver/injection"
 )
 
 // bookingsOf returns what Nomad booked for a task, in the order of the GPUs' UUIDs.
@@ -54,12 +55,12 @@ func (s *start) chooseInjection() error {
 	settings := s.services.settings
 	if s.input.Observes() {
 		if !slices.Contains(info.Runtimes, runtime) {
-			return noRuntime(settings, info)
+			return injection.NoRuntime(settings, info)
 		}
 		return nil
 	}
-	way, reasons := injectionOf(settings, info, allocator.GPUsOf(s.input.Bookings))
-	s.input.Injection, s.input.PlainRuntime = way, plainRuntime(settings, info)
+	way, reasons := injection.Choose(settings, info, allocator.GPUsOf(s.input.Bookings))
+	s.input.Injection, s.input.PlainRuntime = way, injection.PlainRuntime(settings, info)
 	if config.Injection(settings.GPUInjection) != config.ByCDI || way == config.ByCDI {
 		if _, err := s.input.RuntimeName(); err != nil {
 			return err // the job's fault, or that of allow_runtimes
@@ -68,5 +69,5 @@ func (s *start) chooseInjection() error {
 	if way != config.ByNone {
 		return nil
 	}
-	return noInjection(settings, info, reasons)
+	return injection.Impossible(settings, info, reasons)
 }

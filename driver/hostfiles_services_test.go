@@ -24,6 +24,7 @@ import (
 
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/logpipe/logpipetest"
+	"nomad-gpu-mem/driver/netfile"
 )
 
 // These tests run hostile jobs on a real engine and then look at the host: at a disk, at files of its own, at its mounts.
@@ -121,8 +122,8 @@ func TestServiceNoTaskReplacesFilesOfTheHost(t *testing.T) {
 	// And with the links there all the same, as a task of an earlier version could have left them.
 	must.NoError(t, os.Rename(task.TaskDir().Dir, task.TaskDir().Dir+"-gone"))
 	must.NoError(t, os.Symlink(string(v), task.TaskDir().Dir))
-	_ = os.Remove(filepath.Join(task.AllocDir, hostsFile))
-	must.NoError(t, os.Symlink(filepath.Join(string(v), hostsFile), filepath.Join(task.AllocDir, hostsFile)))
+	_ = os.Remove(filepath.Join(task.AllocDir, netfile.HostsFile))
+	must.NoError(t, os.Symlink(filepath.Join(string(v), netfile.HostsFile), filepath.Join(task.AllocDir, netfile.HostsFile)))
 	hostile()
 }
 

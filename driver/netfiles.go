@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"nomad-gpu-mem/driver/netfile"
 )
 
 // planNetworkFiles checks what the hosts and resolv.conf files of a task will say, and
@@ -16,7 +18,7 @@ import (
 // task that chose another network gets Docker's.
 func (s *start) planNetworkFiles() error {
 	if s.task.DNS != nil {
-		text, err := resolvConf(s.task.DNS)
+		text, err := netfile.ResolvConf(s.task.DNS)
 		if err != nil {
 			return err
 		}
@@ -24,19 +26,19 @@ func (s *start) planNetworkFiles() error {
 		s.input.Files = append(s.input.Files, &drivers.MountConfig{
 			TaskPath: "/etc/resolv.conf", HostPath: filepath.Join(s.task.AllocDir, path), Readonly: true, PropagationMode: "private",
 		})
-		s.netFiles = append(s.netFiles, func() error { return replaceFile(s.task.AllocDir, path, text) })
+		s.netFiles = append(s.netFiles, func() error { return netfile.Replace(s.task.AllocDir, path, text) })
 	}
 	if s.task.NetworkIsolation == nil || s.input.Job.NetworkMode != "" {
 		return nil
 	}
-	hosts := hostsOf(s.task.NetworkIsolation, s.input.Job.ExtraHosts)
-	mount, err := s.services.hosts.plan(s.task.AllocDir, hosts)
+	hosts := netfile.HostsOf(s.task.NetworkIsolation, s.input.Job.ExtraHosts)
+	mount, err := s.services.hosts.Plan(s.task.AllocDir, hosts)
 	if err != nil {
 		return fmt.Errorf("the group's hosts file: %w", err)
 	}
 	if mount != nil {
 		s.input.Files = append(s.input.Files, mount)
-		s.netFiles = append(s.netFiles, func() error { return s.services.hosts.write(s.task.AllocDir, hosts) })
+		s.netFiles = append(s.netFiles, func() error { return s.services.hosts.Write(s.task.AllocDir, hosts) })
 	}
 	return nil
 }

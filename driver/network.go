@@ -65,7 +65,7 @@ func (p *Plugin) dropBare(s *services, allocID string) {
 	if err != nil || !found.Running || found.Labels[label.Sandbox] != allocID {
 		return
 	}
-	if bare, err := s.sandboxes.proc.deserted(found.Pid); err != nil || !bare {
+	if bare, err := s.sandboxes.proc.Deserted(found.Pid); err != nil || !bare {
 		return
 	}
 	p.logger.Warn("a group's network has no interfaces and is created again", "container", found.Name)

@@ -20,7 +20,10 @@ import (
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/images"
+	"nomad-gpu-mem/driver/injection"
 	"nomad-gpu-mem/driver/logpipe"
+	"nomad-gpu-mem/driver/netfile"
 	"nomad-gpu-mem/driver/staging"
 	"nomad-gpu-mem/internal/boot"
 	"nomad-gpu-mem/internal/tableconfig"
@@ -64,12 +67,12 @@ type services struct {
 	engine    Engine
 	table     taskTable
 	reaper    *attempt.Reaper
-	images    *images
+	images    *images.Cache
 	sandboxes *sandboxes
 	pipes     *logpipe.Keeper
 	staging   *staging.Area
-	hosts     hostsFiles
-	toolkits  toolkits
+	hosts     netfile.HostsFiles
+	toolkits  injection.Toolkits
 }
 
 // pace is how often the plugin looks again. Tests are in more of a hurry.
@@ -164,11 +167,11 @@ func (p *Plugin) serve(s config.Settings) error {
 		return fmt.Errorf("plugin %q: allocation table: %w", p.name, err)
 	}
 	reaper := attempt.NewReaper(p.logger, attempt.Options{
-		StateDir: s.StateDir, Began: time.Now(), Boot: boot.ID(), KeepContainers: !s.GC.Container, LocalEngine: isLocal(s.Endpoint),
+		StateDir: s.StateDir, Began: time.Now(), Boot: boot.ID(), KeepContainers: !s.GC.Container, LocalEngine: docker.IsLocal(s.Endpoint),
 	}, engine, table, staging.New(s.StateDir, p.mounts))
 	reaper.Instance.Announce()
-	services := &services{settings: s, engine: engine, table: table, reaper: reaper, images: newImages(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: reaper.Staging}
-	services.images.resume(time.Now().Add(max(s.ImageDelay, p.pace.settling)))
+	services := &services{settings: s, engine: engine, table: table, reaper: reaper, images: images.New(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: reaper.Staging}
+	services.images.Resume(time.Now().Add(max(s.ImageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.agent.open(time.Now)() // an agent has configured the plugin just now
 	p.spawn(func() { p.successionLoop(services) })

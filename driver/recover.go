@@ -75,7 +75,7 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 	if err := s.reaper.Begin(p.ctx, h.attempt()); err != nil {
 		return err
 	}
-	s.images.use(h.image, h.task.ID)
+	s.images.Use(h.image, h.task.ID)
 	p.adopt(s, h)
 	if h.seen.Load() {
 		p.spawn(func() { p.assert(s, h) })

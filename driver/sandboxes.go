@@ -11,6 +11,7 @@ import (
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
+	"nomad-gpu-mem/driver/netns"
 )
 
 // sandboxIdle is how long a group's network must have been deserted to be taken for
@@ -21,7 +22,7 @@ const sandboxIdle = time.Hour
 // sandboxes knows since when pause containers are deserted. Nomad asks only once to
 // remove one, and may do so while there is no plugin to hear it.
 type sandboxes struct {
-	proc procfs
+	proc netns.Procfs
 
 	mu    sync.Mutex
 	since map[string]time.Time // by allocation
@@ -108,7 +109,7 @@ func (s *services) forgotten(ctx context.Context, c docker.Container, now time.T
 	if err != nil {
 		return false, err
 	}
-	deserted, err := s.sandboxes.proc.deserted(found.Pid)
+	deserted, err := s.sandboxes.proc.Deserted(found.Pid)
 	if err != nil {
 		return false, err
 	}

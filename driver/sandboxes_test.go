@@ -16,11 +16,12 @@ import (
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
 	"nomad-gpu-mem/driver/label"
+	"nomad-gpu-mem/driver/netns"
 )
 
 // fakeProc has a pause process (1) with the given interface in its namespace and a child
 // of its own (5), one more process in that namespace if shared, and one elsewhere.
-func fakeProc(t *testing.T, device string, shared bool) procfs {
+func fakeProc(t *testing.T, device string, shared bool) netns.Procfs {
 	t.Helper()
 	root := t.TempDir()
 	neighbour := "net:[200]"
@@ -40,29 +41,7 @@ func fakeProc(t *testing.T, device string, shared bool) procfs {
 	}
 	must.NoError(t, os.MkdirAll(filepath.Join(root, "4"), 0o755)) // has just ended
 	must.NoError(t, os.WriteFile(filepath.Join(root, "uptime"), nil, 0o600))
-	return procfs(root)
-}
-
-func TestDesertedNamespace(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, device   string
-		shared, wanted bool
-	}{
-		{"empty", "tunl0", false, true},
-		{"furnished by Nomad", "eth0", false, false},
-		{"furnished, named by the operator", "net0", false, false},
-		{"in use", "tunl0", true, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got, err := fakeProc(t, c.device, c.shared).deserted(1)
-			must.NoError(t, err)
-			must.Eq(t, c.wanted, got)
-		})
-	}
-	_, err := fakeProc(t, "lo", false).deserted(9)
-	must.Error(t, err)
+	return netns.Procfs(root)
 }
 
 // A pause container goes when its group is certainly gone, and not while tasks of the

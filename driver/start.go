@@ -18,6 +18,7 @@ import (
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/injection"
 	"nomad-gpu-mem/internal/pause"
 )
 
@@ -61,7 +62,7 @@ func (p *Plugin) startTask(start *start) (*drivers.TaskHandle, *drivers.DriverNe
 		return out, h.network, nil
 	}
 	if start.input != nil {
-		s.images.drop(start.input.Image.ID, task.ID, time.Now())
+		s.images.Drop(start.input.Image.ID, task.ID, time.Now())
 		start.noteFault(err)
 	}
 	p.announcer.tell(task, "Task was not started: "+err.Error())
@@ -239,7 +240,7 @@ func (s *start) pullImage() (err error) {
 	if job.Load != "" {
 		request.Load = func() (io.ReadCloser, error) { return containerspec.OpenArchive(s.task, job.Load) }
 	}
-	s.input.Image, err = s.services.images.bring(s.ctx, request, s.task.ID)
+	s.input.Image, err = s.services.images.Ensure(s.ctx, request, s.task.ID)
 	return err
 }
 
@@ -250,7 +251,7 @@ func (s *start) container(spec docker.Spec) (docker.Container, error) {
 	for range leftoverTries {
 		id, err := engine.Create(s.ctx, spec)
 		if err != nil {
-			return docker.Container{}, blame(err)
+			return docker.Container{}, containerspec.Blame(err)
 		}
 		if err := s.services.reaper.CheckBegun(s.attempt); err != nil { // after Create: see there
 			return docker.Container{}, err
@@ -264,7 +265,7 @@ func (s *start) container(spec docker.Spec) (docker.Container, error) {
 			return found, nil
 		}
 		if !errors.Is(err, docker.ErrLeftover) {
-			return docker.Container{}, blame(err)
+			return docker.Container{}, containerspec.Blame(err)
 		}
 		if err := engine.Remove(s.ctx, id); err != nil {
 			return docker.Container{}, fmt.Errorf("cannot replace a container that cannot start: %w", err)
@@ -284,7 +285,7 @@ var errUnobserved = errors.New("nothing is known of the container after its star
 // recoverable reports whether a start may succeed later without any change to the
 // job. Nomad then tries again on this node, with the same devices.
 func recoverable(err error) bool {
-	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, attempt.ErrMayRun, attempt.ErrEnded, errNoCDIDevice} {
+	for _, temporary := range []error{allocator.ErrHeld, allocator.ErrUnavailable, allocator.ErrConflict, allocator.ErrSuperseded, context.DeadlineExceeded, errUnobserved, attempt.ErrMayRun, attempt.ErrEnded, injection.ErrNoCDIDevice} {
 		if errors.Is(err, temporary) {
 			return true
 		}

@@ -17,6 +17,7 @@ import (
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/docker"
+	"nomad-gpu-mem/driver/images"
 	"nomad-gpu-mem/driver/logpipe"
 	"nomad-gpu-mem/driver/statefile"
 )
@@ -81,11 +82,11 @@ func TestUpgradeOfStateDir(t *testing.T) {
 	saved.Close()
 	must.Eq(t, docker.LogPosition{Stdout: docker.LogMark{Time: now, Count: 3}, Stderr: docker.LogMark{Time: now, Count: 1}}, position)
 
-	notes := notesOfImages(dir)
-	images, err := notes.read()
+	notes := images.NotesIn(dir)
+	images, err := notes.Read()
 	must.NoError(t, err)
 	must.Eq(t, []string{"sha256:a", "sha256:b"}, images)
-	must.NoError(t, notes.write(slices.Values(images)))
+	must.NoError(t, notes.Write(slices.Values(images)))
 
 	node, err := attempt.OpenNode(dir)
 	must.NoError(t, err)
@@ -95,7 +96,7 @@ func TestUpgradeOfStateDir(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "another", node.ID())
 
-	for _, path := range []string{journal.Path(goldenAttempt), notes.path, filepath.Join(dir, "node_id")} {
+	for _, path := range []string{journal.Path(goldenAttempt), filepath.Join(dir, "images.json"), filepath.Join(dir, "node_id")} {
 		text, err := os.ReadFile(path)
 		must.NoError(t, err)
 		must.StrHasPrefix(t, `{"version":1,`, string(text))
@@ -131,10 +132,10 @@ func TestDowngradeOfStateDir(t *testing.T) {
 	must.NoError(t, logs.Remove(goldenAttempt))
 	must.NoError(t, logs.Sweep(func() ([]string, error) { return nil, nil }))
 
-	notes := notesOfImages(dir)
-	_, err = notes.read()
+	notes := images.NotesIn(dir)
+	_, err = notes.Read()
 	refused(err)
-	refused(notes.write(slices.Values([]string{"sha256:c"})))
+	refused(notes.Write(slices.Values([]string{"sha256:c"})))
 
 	node, err := attempt.OpenNode(dir)
 	refused(err)

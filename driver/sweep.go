@@ -112,6 +112,6 @@ func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Conta
 // imageLoop removes unused images.
 func (p *Plugin) imageLoop(s *services) {
 	if s.settings.GC.Image {
-		every(p.ctx, p.pace.sweep, func() { s.images.sweep(p.ctx, time.Now()) })
+		every(p.ctx, p.pace.sweep, func() { s.images.Sweep(p.ctx, time.Now()) })
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/injection"
 )
 
 // devices hands host devices to the container: those that the job asks for, none of
@@ -71,4 +72,16 @@ func deviceMapping(host, inside, permissions string) container.DeviceMapping {
 		permissions = "rwm"
 	}
 	return container.DeviceMapping{PathOnHost: host, PathInContainer: inside, CgroupPermissions: permissions}
+}
+
+// deviceRequests asks Docker for the task's GPUs by CDI.
+func (b *builder) deviceRequests() []container.DeviceRequest {
+	if b.Injection != config.ByCDI || !b.HasGPU() {
+		return nil
+	}
+	request := container.DeviceRequest{Driver: "cdi"}
+	for _, gpu := range allocator.GPUsOf(b.Bookings) {
+		request.DeviceIDs = append(request.DeviceIDs, injection.CDIName(gpu))
+	}
+	return []container.DeviceRequest{request}
 }

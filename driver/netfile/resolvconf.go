@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package netfile
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// resolvConf is the resolv.conf of a task in a group with a dns block. What the block
+// ResolvConf is the resolv.conf of a task in a group with a dns block. What the block
 // leaves out is the host's, as with Nomad's own drivers.
-func resolvConf(dns *drivers.DNSConfig) (string, error) {
+func ResolvConf(dns *drivers.DNSConfig) (string, error) {
 	servers, searches, options := present(dns.Servers), present(dns.Searches), present(dns.Options)
 	if err := checkDNS(servers, searches, options); err != nil {
 		return "", err

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package images
 
 import (
 	"encoding/json"
@@ -16,22 +16,23 @@ import (
 	"nomad-gpu-mem/driver/statefile"
 )
 
-// imageNotes keeps the IDs of images over restarts, in <state_dir>/images.json. It is
+// Notes keeps the IDs of images over restarts, in <state_dir>/images.json. It is
 // not synced to the disk: a crash of the machine costs no more than an image that stays.
-type imageNotes struct{ path string }
+type Notes struct{ path string }
 
-func notesOfImages(stateDir string) imageNotes {
-	return imageNotes{filepath.Join(stateDir, "images.json")}
+// NotesIn returns the notes in a state_dir.
+func NotesIn(stateDir string) Notes {
+	return Notes{filepath.Join(stateDir, "images.json")}
 }
 
-// imageNotesText is the file's content.
-type imageNotesText struct {
+// notesText is the file's content.
+type notesText struct {
 	Version int      `json:"version"`
 	Images  []string `json:"images"`
 }
 
-// read returns what was written last; nothing if nothing was.
-func (n imageNotes) read() ([]string, error) {
+// Read returns what was written last; nothing if nothing was.
+func (n Notes) Read() ([]string, error) {
 	text, err := os.ReadFile(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -42,19 +43,19 @@ func (n imageNotes) read() ([]string, error) {
 	if err := statefile.CheckVersion(n.path, text); err != nil {
 		return nil, err
 	}
-	var notes imageNotesText
+	var notes notesText
 	if err := json.Unmarshal(text, &notes); err != nil {
 		return nil, fmt.Errorf("%s: %w", n.path, err)
 	}
 	return notes.Images, nil
 }
 
-// write replaces the notes, unless they are of a newer version.
-func (n imageNotes) write(images iter.Seq[string]) error {
+// Write replaces the notes, unless they are of a newer version.
+func (n Notes) Write(images iter.Seq[string]) error {
 	if err := statefile.KeepNewer(n.path); err != nil {
 		return err
 	}
-	text, err := json.Marshal(imageNotesText{statefile.Version, slices.Sorted(images)})
+	text, err := json.Marshal(notesText{statefile.Version, slices.Sorted(images)})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(n.path), 0o700)
 	}

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package docker
 
 import (
 	"net"
@@ -14,11 +14,11 @@ import (
 
 func TestEnginePid(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "docker.sock")
-	must.Eq(t, 0, enginePid("unix://"+path))
+	path := filepath.Join(t.TempDir(), "sock")
+	must.Eq(t, 0, ListenerPID("unix://"+path))
 	listener, err := net.Listen("unix", path)
 	must.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	must.Eq(t, os.Getpid(), enginePid("unix://"+path))
-	must.Eq(t, 0, enginePid("tcp://127.0.0.1:2376"))
+	must.Eq(t, os.Getpid(), ListenerPID("unix://"+path))
+	must.Eq(t, 0, ListenerPID("tcp://127.0.0.1:2376"))
 }

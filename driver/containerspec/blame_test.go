@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package containerspec
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 func TestBlame(t *testing.T) {
 	t.Parallel()
-	must.NoError(t, blame(nil))
+	must.NoError(t, Blame(nil))
 	for docker, key := range map[string]string{
 		`logger: no log driver named 'nonsense' is registered`:                            "config.logging",
 		`--storage-opt is supported only for overlay over xfs with 'pquota' mount option`: "config.storage_opt",
@@ -35,11 +35,11 @@ func TestBlame(t *testing.T) {
 		`invalid IPv4 address: user specified IP address is supported only with own subnet`: "config.ipv4_address",
 	} {
 		err := errors.New("Error response from daemon: " + docker)
-		must.ErrorContains(t, blame(err), "Docker refuses "+key)
-		must.ErrorIs(t, blame(err), err)
+		must.ErrorContains(t, Blame(err), "Docker refuses "+key)
+		must.ErrorIs(t, Blame(err), err)
 	}
 	unseen := errors.New(`error mounting "/s/staging/attempts/0/1" to rootfs at "/d": stat /s/staging/attempts/0/1: not a directory: unknown`)
-	must.ErrorContains(t, blame(unseen), "share a mount namespace")
+	must.ErrorContains(t, Blame(unseen), "share a mount namespace")
 	unknown := errors.New("no space left on device")
-	must.True(t, blame(unknown) == unknown)
+	must.True(t, Blame(unknown) == unknown)
 }

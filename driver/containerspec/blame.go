@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package containerspec
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// blame says which key of the job a refusal by Docker is about, where Docker's words
+// Blame says which key of the job a refusal by Docker is about, where Docker's words
 // tell: it speaks of its own options, and only it knows what the kernel, its plugins and
 // the image can do.
-func blame(err error) error {
+func Blame(err error) error {
 	if err == nil {
 		return nil
 	}

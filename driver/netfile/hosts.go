@@ -1,7 +1,9 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+// Package netfile writes the hosts and resolv.conf files of a group's network, where Docker writes none. Tasks of the group can
+// change the hosts file.
+package netfile
 
 import (
 	"errors"
@@ -19,11 +21,13 @@ import (
 )
 
 const (
-	hostsFile  = "hosts" // in the allocation's directory
+	// HostsFile is the hosts file of a group, in the allocation's directory.
+	HostsFile  = "hosts"
 	mostOfFile = 1 << 20 // bytes that are read of a hosts file, which tasks can write to
 )
 
-func replaceFile(allocDir, path, text string) error {
+// Replace writes a file of an allocation, in the place of what a task has put there.
+func Replace(allocDir, path, text string) error {
 	dir, err := taskfile.OpenDir(allocDir)
 	if err != nil {
 		return err
@@ -32,25 +36,26 @@ func replaceFile(allocDir, path, text string) error {
 	return dir.Replace(path, []byte(text), 0o644)
 }
 
-// hostsFiles writes the hosts files that the tasks of a group share.
-type hostsFiles struct {
+// HostsFiles writes the hosts files that the tasks of a group share.
+type HostsFiles struct {
 	mu sync.Mutex // tasks of a group start at the same time
 }
 
-// hosts is what a task adds to its group's hosts file.
-type hosts struct {
-	own   *drivers.HostsConfig // the group's address; nil if Nomad does not tell it
-	extra []string             // "name:address"
-	group bool                 // the task shares a group's network
+// Hosts is what a task adds to its group's hosts file.
+type Hosts struct {
+	Own   *drivers.HostsConfig // the group's address; nil if Nomad does not tell it
+	Extra []string             // "name:address"
+	Group bool                 // the task shares a group's network
 }
 
-func hostsOf(spec *drivers.NetworkIsolationSpec, extra []string) hosts {
-	return hosts{own: spec.HostsConfig, extra: extra, group: spec.Mode == drivers.NetIsolationModeGroup}
+// HostsOf returns what a task adds: the group's own entry, and the extra hosts of its job.
+func HostsOf(spec *drivers.NetworkIsolationSpec, extra []string) Hosts {
+	return Hosts{Own: spec.HostsConfig, Extra: extra, Group: spec.Mode == drivers.NetIsolationModeGroup}
 }
 
-// plan returns the mount of the group's hosts file, or nil if there is nothing to write
+// Plan returns the mount of the group's hosts file, or nil if there is nothing to write
 // into one.
-func (f *hostsFiles) plan(allocDir string, h hosts) (*drivers.MountConfig, error) {
+func (f *HostsFiles) Plan(allocDir string, h Hosts) (*drivers.MountConfig, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dir, err := taskfile.OpenDir(allocDir)
@@ -63,17 +68,17 @@ func (f *hostsFiles) plan(allocDir string, h hosts) (*drivers.MountConfig, error
 		return nil, err
 	}
 	return &drivers.MountConfig{
-		TaskPath: "/etc/hosts", HostPath: filepath.Join(allocDir, hostsFile), PropagationMode: "private",
+		TaskPath: "/etc/hosts", HostPath: filepath.Join(allocDir, HostsFile), PropagationMode: "private",
 	}, nil
 }
 
-// write brings the group's hosts file up to date. Tasks may have changed the file, and
+// Write brings the group's hosts file up to date. Tasks may have changed the file, and
 // those that run have it mounted: their lines stay, and so does the file itself.
 //
 // Nomad reports the group's address only when it has just set up the network. If it did
 // so before a restart of its agent, the file has it; and if it had to do so once more,
 // the address in the file is an old one.
-func (f *hostsFiles) write(allocDir string, h hosts) error {
+func (f *HostsFiles) Write(allocDir string, h Hosts) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dir, err := taskfile.OpenDir(allocDir)
@@ -86,28 +91,28 @@ func (f *hostsFiles) write(allocDir string, h hosts) error {
 		return err
 	}
 	if before != "" {
-		err = dir.Overwrite(hostsFile, []byte(after))
+		err = dir.Overwrite(HostsFile, []byte(after))
 	}
 	if before == "" || errors.Is(err, taskfile.ErrKind) {
-		err = dir.Replace(hostsFile, []byte(after), 0o644)
+		err = dir.Replace(HostsFile, []byte(after), 0o644)
 	}
 	return err
 }
 
 // text is the content of the group's hosts file as it is and as it is to be. What is not
 // a file counts as none: a task made it.
-func (h hosts) text(dir *taskfile.Dir) (before, after string, err error) {
-	if !h.group {
+func (h Hosts) text(dir *taskfile.Dir) (before, after string, err error) {
+	if !h.Group {
 		return "", "", nil
 	}
-	text, err := dir.ReadFile(hostsFile, mostOfFile)
+	text, err := dir.ReadFile(HostsFile, mostOfFile)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, taskfile.ErrKind) {
 		err = nil
 	}
 	if err != nil {
 		return "", "", err
 	}
-	after, err = hostsText(string(text), h.own, h.extra)
+	after, err = hostsText(string(text), h.Own, h.Extra)
 	return string(text), after, err
 }
 

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package docker
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isLocal reports whether an endpoint leads to an engine on this machine for certain.
+// IsLocal reports whether an endpoint leads to an engine on this machine for certain.
 // No container of such an engine outlives the machine's boot.
-func isLocal(endpoint string) bool {
+func IsLocal(endpoint string) bool {
 	const socket = "unix://"
 	return strings.HasPrefix(cmp.Or(endpoint, os.Getenv("DOCKER_HOST"), socket), socket)
 }
@@ -22,9 +22,9 @@ func isLocal(endpoint string) bool {
 // dockerSocket is where Docker listens if nothing else is said.
 const dockerSocket = "unix:///var/run/docker.sock"
 
-// enginePid is the process that listens on the engine's socket: Docker, or systemd in its
+// ListenerPID is the process that listens on the engine's socket: Docker, or systemd in its
 // place. 0: it is not known, or in another PID namespace.
-func enginePid(endpoint string) int {
+func ListenerPID(endpoint string) int {
 	path, local := strings.CutPrefix(cmp.Or(endpoint, os.Getenv("DOCKER_HOST"), dockerSocket), "unix://")
 	if !local {
 		return 0

@@ -1,7 +1,9 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+// Package injection decides how GPUs reach a container: by the NVIDIA runtime or by CDI, according to the operator's
+// gpu_injection and to what the Docker engine has. toolkit.go knows which versions of NVIDIA's programs are unsafe.
+package injection
 
 import (
 	"errors"
@@ -12,12 +14,11 @@ import (
 
 	"nomad-gpu-mem/allocator"
 	"nomad-gpu-mem/driver/config"
-	"nomad-gpu-mem/driver/containerspec"
 	"nomad-gpu-mem/driver/docker"
 )
 
-// injectionOf chooses the way for a task with these GPUs, or, without any, for the node. The reasons say why there is none.
-func injectionOf(s config.Settings, info docker.Info, gpus []allocator.GPUID) (way config.Injection, reasons []string) {
+// Choose chooses the way for a task with these GPUs, or, without any, for the node. The reasons say why there is none.
+func Choose(s config.Settings, info docker.Info, gpus []allocator.GPUID) (way config.Injection, reasons []string) {
 	cdi, runtime := cdiFaults(info, gpus), runtimeFaults(s, info)
 	switch setting := config.Injection(s.GPUInjection); {
 	case setting == config.ByCDI && len(cdi) > 0:
@@ -56,8 +57,8 @@ func cdiFaults(info docker.Info, gpus []allocator.GPUID) []string {
 		return []string{"no CDI specification names a GPU by its UUID: " + writeCDI}
 	}
 	for _, gpu := range gpus {
-		if !slices.Contains(info.CDI.Devices, containerspec.CDIName(gpu)) {
-			return []string{fmt.Sprintf("no CDI specification names %s: %s", containerspec.CDIName(gpu), writeCDI)}
+		if !slices.Contains(info.CDI.Devices, CDIName(gpu)) {
+			return []string{fmt.Sprintf("no CDI specification names %s: %s", CDIName(gpu), writeCDI)}
 		}
 	}
 	return nil
@@ -68,26 +69,26 @@ const writeCDI = "run `nvidia-ctk cdi generate --device-name-strategy=uuid --out
 
 // namesGPU reports whether a CDI device is one GPU or MIG instance, by its UUID.
 func namesGPU(device string) bool {
-	name, isGPU := strings.CutPrefix(device, containerspec.CDIKind+"=")
+	name, isGPU := strings.CutPrefix(device, cdiKind+"=")
 	return isGPU && (strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-"))
 }
 
-// errNoCDIDevice: the specification may still be being written, as after a boot.
-var errNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
+// ErrNoCDIDevice: the specification may still be being written, as after a boot.
+var ErrNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
 
-// noInjection is the error of a start whose GPUs cannot reach a container.
-func noInjection(s config.Settings, info docker.Info, reasons []string) error {
+// Impossible is the error of a start whose GPUs cannot reach a container.
+func Impossible(s config.Settings, info docker.Info, reasons []string) error {
 	switch {
 	case config.Injection(s.GPUInjection) == config.ByRuntime, !info.CDI.Enabled && config.Injection(s.GPUInjection) == config.ByEither:
-		return noRuntime(s, info)
+		return NoRuntime(s, info)
 	case !info.CDI.Enabled:
 		return fmt.Errorf("gpu_injection: %s", strings.Join(reasons, "; "))
 	}
-	return fmt.Errorf("%w: %s", errNoCDIDevice, strings.Join(reasons, "; "))
+	return fmt.Errorf("%w: %s", ErrNoCDIDevice, strings.Join(reasons, "; "))
 }
 
-// noRuntime is the error of a start that needs the NVIDIA runtime where Docker has none.
-func noRuntime(s config.Settings, info docker.Info) error {
+// NoRuntime is the error of a start that needs the NVIDIA runtime where Docker has none.
+func NoRuntime(s config.Settings, info docker.Info) error {
 	return fmt.Errorf("requested docker runtime %q was not found; docker has %q: install the NVIDIA Container Toolkit, "+
 		"run `nvidia-ctk runtime configure --runtime=docker` and restart docker, or set nvidia_runtime to the runtime's name",
 		s.NvidiaRuntime, info.Runtimes)
@@ -95,7 +96,7 @@ func noRuntime(s config.Settings, info docker.Info) error {
 
 // PlainRuntime is the runtime of containers whose GPUs come by CDI. The NVIDIA runtime, where it is the engine's default, has
 // no part in it.
-func plainRuntime(s config.Settings, info docker.Info) string {
+func PlainRuntime(s config.Settings, info docker.Info) string {
 	program := filepath.Base(info.RuntimePaths[info.DefaultRuntime])
 	if info.DefaultRuntime == s.NvidiaRuntime || strings.HasPrefix(program, "nvidia-container-runtime") {
 		return "runc"

@@ -1,7 +1,8 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+// Package netns looks at the network namespaces of processes, to find the networks of groups that no longer exist.
+package netns
 
 import (
 	"errors"
@@ -14,14 +15,14 @@ import (
 	"syscall"
 )
 
-// procfs is the kernel's view of processes, at /proc.
-type procfs string
+// Procfs is the kernel's view of processes, at /proc.
+type Procfs string
 
-// deserted reports whether the network namespace of a pause container, whose first
+// Deserted reports whether the network namespace of a pause container, whose first
 // process is pid, is unused: nothing of another container is in it, and it
 // has no interface but those that the kernel makes. Nomad puts others into the namespace
 // of a group, and takes them out again when the group has ended.
-func (p procfs) deserted(pid int) (bool, error) {
+func (p Procfs) Deserted(pid int) (bool, error) {
 	network, err := p.namespace(pid, "net")
 	if err != nil {
 		return false, err
@@ -62,12 +63,12 @@ func isForeign(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, fs.ErrPermission)
 }
 
-func (p procfs) namespace(pid int, kind string) (string, error) {
+func (p Procfs) namespace(pid int, kind string) (string, error) {
 	return os.Readlink(filepath.Join(string(p), strconv.Itoa(pid), "ns", kind))
 }
 
 // furnished reports whether a process sees an interface that the kernel did not make.
-func (p procfs) furnished(pid int) (bool, error) {
+func (p Procfs) furnished(pid int) (bool, error) {
 	devices, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "net/dev"))
 	if err != nil {
 		return false, err

@@ -1,7 +1,7 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package injection
 
 import (
 	"context"
@@ -25,8 +25,8 @@ var safeToolkit = version.Must(version.NewVersion("1.17.8"))
 // askTimeout bounds how long a program may take to print its version.
 const askTimeout = 10 * time.Second
 
-// toolkits knows the versions of the toolkit's programs by path: each is asked once.
-type toolkits struct {
+// Toolkits knows the versions of the toolkit's programs by path: each is asked once.
+type Toolkits struct {
 	mu    sync.Mutex
 	known map[string]*version.Version // nil: it did not tell
 }
@@ -34,7 +34,7 @@ type toolkits struct {
 var toolkitVersion = regexp.MustCompile(`(?m)^NVIDIA Container Runtime version v?(\d+\.\d+\.\d+)`)
 
 // ask runs the runtime that the operator configured in Docker, if it is on this host.
-func (t *toolkits) ask(ctx context.Context, path string) *version.Version {
+func (t *Toolkits) ask(ctx context.Context, path string) *version.Version {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if found, asked := t.known[path]; asked {
@@ -57,9 +57,9 @@ func (t *toolkits) ask(ctx context.Context, path string) *version.Version {
 	return found
 }
 
-// warning is what an operator should know of the toolkit on this node; empty if
+// Warning is what an operator should know of the toolkit on this node; empty if
 // there is nothing to tell, or if its version is not known.
-func (t *toolkits) warning(ctx context.Context, s config.Settings, info docker.Info) string {
+func (t *Toolkits) Warning(ctx context.Context, s config.Settings, info docker.Info) string {
 	path := info.RuntimePaths[s.NvidiaRuntime]
 	if path == "" || s.Endpoint != "" && !strings.HasPrefix(s.Endpoint, "unix://") {
 		return ""

@@ -1,7 +1,9 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+// Package images pulls the images of tasks, and removes those that no task uses any more. images.go decides when; notes.go keeps
+// over restarts which images were used.
+package images
 
 import (
 	"context"
@@ -12,23 +14,22 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"nomad-gpu-mem/driver/attempt"
 	"nomad-gpu-mem/driver/config"
 	"nomad-gpu-mem/driver/docker"
 )
 
-// images brings the images of tasks, and removes those that no task has used for
+// Cache pulls the images of tasks, and removes those that no task has used for
 // gc.image_delay, if the operator wants that.
 //
 // Uses are counted again after a restart, as tasks are recovered. What was used
 // is noted in state_dir: an image whose last task ended while no plugin ran, or whose
 // delay was cut short, still goes.
-type images struct {
+type Cache struct {
 	logger  hclog.Logger
-	engine  Images
+	engine  Engine
 	enabled bool
 	delay   time.Duration
-	notes   imageNotes
+	notes   Notes
 
 	mu       sync.Mutex
 	users    map[string]map[string]bool // image ID -> task config IDs
@@ -39,20 +40,21 @@ type images struct {
 	steps    int                        // removals begun and ended
 }
 
-func newImages(logger hclog.Logger, s config.Settings, engine Images) *images {
-	return &images{
-		logger: logger, engine: engine, enabled: s.GC.Image, delay: s.ImageDelay, notes: notesOfImages(s.StateDir),
+// New returns a cache that removes images as the operator's settings say. It does nothing yet.
+func New(logger hclog.Logger, s config.Settings, engine Engine) *Cache {
+	return &Cache{
+		logger: logger, engine: engine, enabled: s.GC.Image, delay: s.ImageDelay, notes: NotesIn(s.StateDir),
 		users: map[string]map[string]bool{}, due: map[string]time.Time{}, noted: map[string]bool{},
 	}
 }
 
-// resume takes up what earlier processes have noted. Tasks have until then to be
+// Resume takes up what earlier processes have noted. Tasks have until then to be
 // recovered.
-func (i *images) resume(until time.Time) {
+func (i *Cache) Resume(until time.Time) {
 	if !i.enabled {
 		return
 	}
-	noted, err := i.notes.read()
+	noted, err := i.notes.Read()
 	if err != nil {
 		i.logger.Warn("images used by earlier tasks are not known, and will not be removed", "error", err)
 	}
@@ -63,23 +65,23 @@ func (i *images) resume(until time.Time) {
 	}
 }
 
-// bring ensures that an image exists for a task, and that it stays.
+// Ensure ensures that an image exists for a task, and that it stays.
 //
 // It may be found there a moment before it is removed, whose decision was made before
 // that: then it is brought again.
-func (i *images) bring(ctx context.Context, req docker.PullRequest, task string) (docker.Image, error) {
+func (i *Cache) Ensure(ctx context.Context, req docker.PullRequest, task string) (docker.Image, error) {
 	held := ""
 	for {
 		before := i.removals()
 		image, err := i.engine.EnsureImage(ctx, req)
 		if image.ID != held {
-			i.drop(held, task, time.Now())
+			i.Drop(held, task, time.Now())
 		}
 		if err != nil {
 			return docker.Image{}, err
 		}
 		held = image.ID
-		removal := i.use(held, task)
+		removal := i.Use(held, task)
 		if removal == nil && i.removals() == before {
 			return image, nil
 		}
@@ -89,15 +91,15 @@ func (i *images) bring(ctx context.Context, req docker.PullRequest, task string)
 	}
 }
 
-func (i *images) removals() int {
+func (i *Cache) removals() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.steps
 }
 
-// use says that a task uses the image. It will not be removed then, unless it is being
+// Use says that a task uses the image. It will not be removed then, unless it is being
 // removed just now: removal is closed when it has been.
-func (i *images) use(image, task string) (removal <-chan struct{}) {
+func (i *Cache) Use(image, task string) (removal <-chan struct{}) {
 	if !i.enabled || image == "" {
 		return nil
 	}
@@ -115,8 +117,8 @@ func (i *images) use(image, task string) (removal <-chan struct{}) {
 	return nil
 }
 
-// drop says that a task no longer uses the image.
-func (i *images) drop(image, task string, now time.Time) {
+// Drop says that a task no longer uses the image.
+func (i *Cache) Drop(image, task string, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.users[image][task] {
@@ -129,8 +131,8 @@ func (i *images) drop(image, task string, now time.Time) {
 	}
 }
 
-// sweep removes the images that have been without users for long enough.
-func (i *images) sweep(ctx context.Context, now time.Time) {
+// Sweep removes the images that have been without users for long enough.
+func (i *Cache) Sweep(ctx context.Context, now time.Time) {
 	for ctx.Err() == nil {
 		image, found := i.beginRemoval(now)
 		if !found {
@@ -142,7 +144,7 @@ func (i *images) sweep(ctx context.Context, now time.Time) {
 }
 
 // beginRemoval picks an image that is due.
-func (i *images) beginRemoval(now time.Time) (image string, found bool) {
+func (i *Cache) beginRemoval(now time.Time) (image string, found bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for image, due := range i.due {
@@ -159,7 +161,7 @@ func (i *images) beginRemoval(now time.Time) (image string, found bool) {
 // endRemoval lets the tasks that want the image continue. One that could not be removed is
 // left alone, except if the daemon did not answer or this process is about to end: it is
 // tried again then.
-func (i *images) endRemoval(image string, now time.Time, err error) {
+func (i *Cache) endRemoval(image string, now time.Time, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	close(i.removed)
@@ -175,8 +177,8 @@ func (i *images) endRemoval(image string, now time.Time, err error) {
 	}
 }
 
-func (i *images) remove(ctx context.Context, image string) error {
-	ctx, cancel := context.WithTimeout(ctx, attempt.CleanupTimeout)
+func (i *Cache) remove(ctx context.Context, image string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	err := i.engine.RemoveImage(ctx, image)
 	if err != nil {
@@ -188,7 +190,7 @@ func (i *images) remove(ctx context.Context, image string) error {
 }
 
 // note writes down that the image was used, or is gone. i.mu is held.
-func (i *images) note(image string, used bool) {
+func (i *Cache) note(image string, used bool) {
 	if i.noted[image] == used {
 		return
 	}
@@ -197,13 +199,16 @@ func (i *images) note(image string, used bool) {
 	} else {
 		delete(i.noted, image)
 	}
-	if err := i.notes.write(maps.Keys(i.noted)); err != nil {
+	if err := i.notes.Write(maps.Keys(i.noted)); err != nil {
 		i.logger.Warn("used images cannot be noted, and will not be removed after a restart of this plugin", "error", err)
 	}
 }
 
-// Images brings images and removes them.
-type Images interface {
+// removeTimeout bounds the removal of one image.
+const removeTimeout = 30 * time.Second
+
+// Engine brings images and removes them.
+type Engine interface {
 	EnsureImage(ctx context.Context, req docker.PullRequest) (docker.Image, error)
 	RemoveImage(ctx context.Context, id string) error
 }
