@@ -130,7 +130,7 @@ func (c *cluster) listFiles(_ context.Context, found model.Remains) error {
 	for number := range nodes {
 		allocs, _ := filepath.Glob(filepath.Join(c.run(), "nomad"+suffix(number), "alloc", "*"))
 		for _, dir := range allocs {
-			add(found, "allocation's directory", "%s", dir)
+			add(found, allocDirectory, "%s", dir)
 		}
 	}
 	return nil

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
@@ -70,6 +68,7 @@ func (s *soak) leaks(begin, end model.Remains) (ours, others []model.Leak) {
 // settleTo waits until there is no leak, or until the time limit, and returns the inventory.
 func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
 	t.Helper()
+	s.awaitUnstaged(t)
 	begun, told := time.Now(), time.Now()
 	for deadline := time.Now().Add(quietTime); ; wait(t.Context(), settleStep) {
 		now, err := s.collect(t.Context())
@@ -84,31 +83,13 @@ func (s *soak) settleTo(t *testing.T, begin model.Remains) (end model.Remains) {
 			must.NoError(t, err)
 			return end
 		}
-		if time.Since(begun) > sandboxTime {
+		if time.Since(begun) > residueTime {
 			s.removeSandboxes(t)
+			s.removeDirectories(t, leaks)
 		}
 		if time.Since(told) > progressFor {
 			told = time.Now()
 			fmt.Printf("%6s  the cluster is not quiet yet: %s\n", time.Since(begun).Round(time.Second), summary(leaks, err))
-		}
-	}
-}
-
-// sandboxTime bounds how long the driver may take to remove pause containers on Nomad's
-// request. A plugin that is killed while it makes or removes one leaves it for an hour,
-// which is longer than a soak waits.
-const sandboxTime = 90 * time.Second
-
-// removeSandboxes removes and counts the remaining pause containers, all of ended jobs, so
-// that other leaks are visible.
-func (s *soak) removeSandboxes(t *testing.T) {
-	t.Helper()
-	for _, m := range s.machines {
-		left, err := m.docker.ContainerList(t.Context(), container.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
-		must.NoError(t, err)
-		for _, one := range left {
-			must.NoError(t, m.docker.ContainerRemove(t.Context(), one.ID, container.RemoveOptions{Force: true}))
-			s.report.Sandboxes++
 		}
 	}
 }

@@ -26,9 +26,9 @@ const (
 	shortChurn  = 90 * time.Second
 	progressFor = 10 * time.Second // between two lines
 
-	// quietTime bounds how long the cluster may take to be quiet after the last fault: an
-	// orphan claim is recognised after ten minutes.
-	quietTime = 12 * time.Minute
+	// quietTime bounds how long the cluster may take to be quiet after the last fault. A plugin keeps a container that has
+	// ended for ten minutes after its own start, and looks for containers without a task every five minutes.
+	quietTime = 16 * time.Minute
 )
 
 // soak is one run of the soak.

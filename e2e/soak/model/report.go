@@ -35,24 +35,25 @@ func (t *Tally) Add(took time.Duration, failed bool) {
 
 // Report is the result of a soak.
 type Report struct {
-	Seed       uint64           `json:"seed"`
-	Nodes      int              `json:"nodes"`
-	GPUs       int              `json:"gpus"`
-	Began      time.Time        `json:"began"`
-	Churned    time.Duration    `json:"churned_ns"`
-	Settled    time.Duration    `json:"settled_ns"` // from the last stop to the quiet end
-	Operations map[string]Tally `json:"operations"`
-	Faults     map[string]Tally `json:"faults"`
-	Hostile    map[string]Tally `json:"hostile"`
-	Containers int              `json:"containers"` // of tasks, that ran
-	Sandboxes  int              `json:"sandboxes"`  // pause containers that were left for the driver's hourly clean-up
-	Looks      int              `json:"looks"`
-	Blind      int              `json:"blind"` // looks during which the table did not answer
-	Notes      []string         `json:"notes,omitempty"`
-	Processes  []Trends         `json:"processes"`
-	Violations []Violation      `json:"violations"`
-	Leaks      []Leak           `json:"leaks"`
-	OthersLeft []Leak           `json:"others_left,omitempty"` // by killed agents and daemons; does not fail the soak
+	Seed        uint64           `json:"seed"`
+	Nodes       int              `json:"nodes"`
+	GPUs        int              `json:"gpus"`
+	Began       time.Time        `json:"began"`
+	Churned     time.Duration    `json:"churned_ns"`
+	Settled     time.Duration    `json:"settled_ns"` // from the last stop to the quiet end
+	Operations  map[string]Tally `json:"operations"`
+	Faults      map[string]Tally `json:"faults"`
+	Hostile     map[string]Tally `json:"hostile"`
+	Containers  int              `json:"containers"`  // of tasks, that ran
+	Sandboxes   int              `json:"sandboxes"`   // pause containers that were left for the driver's hourly clean-up
+	Directories int              `json:"directories"` // of allocations, that Nomad could not remove while their plugin was dead
+	Looks       int              `json:"looks"`
+	Blind       int              `json:"blind"` // looks during which the table did not answer
+	Notes       []string         `json:"notes,omitempty"`
+	Processes   []Trends         `json:"processes"`
+	Violations  []Violation      `json:"violations"`
+	Leaks       []Leak           `json:"leaks"`
+	OthersLeft  []Leak           `json:"others_left,omitempty"` // by killed agents and daemons; does not fail the soak
 }
 
 // Err is nil if nothing was violated or leaked.
@@ -134,6 +135,7 @@ func (r Report) verdict(table io.Writer) {
 	fmt.Fprintf(table, "looks, of them blind\t%d, %d\t\n", r.Looks, r.Blind)
 	fmt.Fprintf(table, "containers of tasks\t%d\t\n", r.Containers)
 	fmt.Fprintf(table, "pause containers left for an hour\t%d\t\n", r.Sandboxes)
+	fmt.Fprintf(table, "directories that Nomad left\t%d\t\n", r.Directories)
 }
 
 func short(d time.Duration) string {
