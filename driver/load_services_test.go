@@ -7,7 +7,6 @@ package driver
 
 import (
 	"fmt"
-	"nomad-gpu-mem/driver/label"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"nomad-gpu-mem/driver/label"
 )
 
 // saveImage makes an image under a name, and an archive of it in the task's directory.

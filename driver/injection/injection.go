@@ -73,7 +73,7 @@ func namesGPU(device string) bool {
 	return isGPU && (strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-"))
 }
 
-// ErrNoCDIDevice: the specification may still be being written, as after a boot.
+// ErrNoCDIDevice is returned when no CDI specification names a GPU of the task. One may still be being written, as after a boot.
 var ErrNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
 
 // Impossible is the error of a start whose GPUs cannot reach a container.

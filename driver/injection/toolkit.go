@@ -6,8 +6,6 @@ package injection
 import (
 	"context"
 	"fmt"
-	"nomad-gpu-mem/driver/config"
-	"nomad-gpu-mem/driver/docker"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -15,6 +13,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-version"
+
+	"nomad-gpu-mem/driver/config"
+	"nomad-gpu-mem/driver/docker"
 )
 
 // safeToolkit is the first version of the NVIDIA Container Toolkit with hooks that do not
