@@ -26,11 +26,17 @@ import (
 	"nomad-gpu-mem/internal/tableconfig"
 )
 
-// serveDevice serves the device plugin until Nomad ends it.
+// serveDevice serves the device plugin until Nomad ends it, or until no agent uses it any more.
 func serveDevice() {
-	plugins.Serve(func(logger hclog.Logger) any {
-		return device.New(logger, func(library string) device.Reader { return nvml.NewReader(library) },
+	plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
+		plugin := device.New(logger, func(library string) device.Reader { return nvml.NewReader(library) },
 			func(c tableconfig.Config) (device.Table, error) { return openDeviceTable(c, logger) })
+		go func() {
+			if plugin.AwaitUnused(ctx) == nil {
+				os.Exit(0) // it reads no GPU, and has nothing to close
+			}
+		}()
+		return plugin
 	})
 }
 

@@ -19,6 +19,11 @@ func newBoard[T any]() *board[T] { return &board[T]{changed: make(chan struct{})
 func (b *board[T]) post(newest T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.replace(newest)
+}
+
+// replace is post for a caller that holds b.mu.
+func (b *board[T]) replace(newest T) {
 	b.newest = newest
 	close(b.changed)
 	b.changed = make(chan struct{})

@@ -18,6 +18,7 @@
 //	user.go         the task or container of a process on a GPU; cgroup.go parses
 //	gone.go         which processes no longer exist; wsl.go: hosts without PIDs
 //	board.go        holds the newest inventory for all readers
+//	usage.go        whether an agent still uses this process
 //	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
 //	stats.go        to Nomad's statistics
 //	publish.go      to the allocation table; address.go: the node's address

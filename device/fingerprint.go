@@ -29,7 +29,11 @@ func (p *Plugin) Fingerprint(ctx context.Context) (<-chan *device.FingerprintRes
 	p.work.Go(func() { table.run(ctx) })
 	p.work.Go(func() { p.poll(ctx, set, table) })
 	p.work.Go(func() { publisher.run(ctx) })
-	p.work.Go(func() { p.stream(ctx, responses) })
+	p.usage.note(1)
+	p.work.Go(func() {
+		defer p.usage.note(-1)
+		p.stream(ctx, responses)
+	})
 	return responses, nil
 }
 

@@ -51,6 +51,7 @@ type Plugin struct {
 	openReader OpenReader
 	openTable  OpenTable
 	board      *board[inventory]
+	usage      usage
 	proc       string         // where proc is mounted
 	dev        string         // where device nodes are
 	work       sync.WaitGroup // of all goroutines of Fingerprint and Stats
@@ -63,7 +64,7 @@ var _ device.DevicePlugin = (*Plugin)(nil)
 
 // New returns a plugin. It opens and starts nothing before Fingerprint.
 func New(logger hclog.Logger, reader OpenReader, table OpenTable) *Plugin {
-	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard[inventory](), proc: "/proc", dev: "/dev"}
+	return &Plugin{logger: logger.Named(Name), openReader: reader, openTable: table, board: newBoard[inventory](), usage: newUsage(), proc: "/proc", dev: "/dev"}
 }
 
 // SetConfig checks the configuration and keeps it for Fingerprint. Nomad calls it several
