@@ -15,14 +15,14 @@ import (
 // assertLoop repeats the claims of the tasks that run. Nothing changes as long as
 // the table has them; after it was wiped or restored from an old copy they are
 // written again. A collision is shown and nothing is killed.
-func (p *Plugin) assertLoop(s *services) {
-	every(p.ctx, p.pace.assert, func() { p.assertAll(s) })
+func (s *services) assertLoop() {
+	every(s.ctx, s.pace.assert, func() { s.assertAll() })
 }
 
-func (p *Plugin) assertAll(s *services) {
-	for _, h := range p.tasks.all() {
+func (s *services) assertAll() {
+	for _, h := range s.tasks.all() {
 		if h.running() && h.seen.Load() {
-			p.assert(s, h)
+			s.assert(h)
 		}
 	}
 }
@@ -30,13 +30,13 @@ func (p *Plugin) assertAll(s *services) {
 // assert confirms the claim of a task that is seen to run, and tells if that is not
 // possible. A claim in the way whose task is gone, as one that an old copy of the table
 // brought back, is released first.
-func (p *Plugin) assert(s *services, h *handle) {
+func (s *services) assert(h *handle) {
 	if len(h.bookings) == 0 {
 		return
 	}
 	young := s.reaper.IsYoung(time.Now())
 	err := h.confirmClaim(s.table)
-	if errors.Is(err, allocator.ErrHeld) && p.releaseLeftBehind(h.ctx, s.reaper, h.task, err) {
+	if errors.Is(err, allocator.ErrHeld) && s.releaseOrphans(h.ctx, h.task, err) {
 		err = h.confirmClaim(s.table)
 	}
 	advice := ""
@@ -48,15 +48,15 @@ func (p *Plugin) assert(s *services, h *handle) {
 	switch {
 	case h.ctx.Err() != nil || !h.isNews(err):
 	case err == nil:
-		p.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
+		s.logger.Info("the claim of a running task is confirmed again", "task_id", h.task.ID)
 	case errors.Is(err, allocator.ErrSuperseded):
-		p.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
+		s.logger.Error("a newer start of a running task has its claim, so this container must end", "task_id", h.task.ID, "error", err)
 	case errors.Is(err, allocator.ErrHeld):
-		p.logger.Error("the table gives the units of a running task to another; "+advice, "task_id", h.task.ID, "error", err)
-		p.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; "+advice+": "+
+		s.logger.Error("the table gives the units of a running task to another; "+advice, "task_id", h.task.ID, "error", err)
+		s.announcer.tell(h.task, "The table gives this running task's GPU memory to another task; "+advice+": "+
 			forAuthor(err, h.task.Namespace).Error())
 	default:
-		p.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
+		s.logger.Warn("the claim of a running task could not be confirmed", "task_id", h.task.ID, "error", err)
 	}
 }
 

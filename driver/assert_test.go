@@ -55,9 +55,9 @@ func TestCollisionIsShownAndNothingIsKilled(t *testing.T) {
 // the loops comes first. There is nothing to choose between.
 func TestClaimInTheWayWithoutAContainerIsReleased(t *testing.T) {
 	t.Parallel()
-	for name, round := range map[string]func(*driver, *services){
-		"by the look at the task": func(d *driver, s *services) { d.plugin.assertAll(s) },
-		"by the look at the GPU":  func(d *driver, s *services) { d.plugin.reconcileRound(s, &attempt.RemarkLog{}) },
+	for name, round := range map[string]func(*services){
+		"by the look at the task": func(s *services) { s.assertAll() },
+		"by the look at the GPU":  func(s *services) { s.reconcileRound(&attempt.RemarkLog{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +65,7 @@ func TestClaimInTheWayWithoutAContainerIsReleased(t *testing.T) {
 			w.assert = time.Hour // no round but those below
 			d, task := w.usurp(rival(""))
 			d.soleForLong(t)
-			round(d, d.plugin.services.Load())
+			round(d.plugin.services.Load())
 			must.Eq(t, []string{"GPU-aaaa: " + allocID + " 3 running"}, w.claims())
 			must.False(t, d.reported("gives this running task's GPU memory to another task"))
 			must.NoError(t, d.DestroyTask(task, true))

@@ -42,14 +42,14 @@ func (s *start) claim() error {
 		if last = err; !worthWaiting(err) {
 			return fmt.Errorf("the GPU memory booked for the task cannot be claimed: %w", forAuthor(err, s.task.Namespace))
 		}
-		if s.plugin.releaseLeftBehind(ctx, s.services.reaper, s.task, err) {
+		if s.services.releaseOrphans(ctx, s.task, err) {
 			continue
 		}
 		if isNew, _ := told.NoteError(err); isNew {
-			s.plugin.logger.Info("a task waits for its GPU memory", "task_id", s.task.ID, "error", err)
-			s.plugin.announcer.tell(s.task, waitingFor(err, s.task.Namespace))
+			s.services.logger.Info("a task waits for its GPU memory", "task_id", s.task.ID, "error", err)
+			s.services.announcer.tell(s.task, waitingFor(err, s.task.Namespace))
 		}
-		if time.Since(begun) >= limit || pause.For(ctx, s.plugin.pace.retry) != nil {
+		if time.Since(begun) >= limit || pause.For(ctx, s.services.pace.retry) != nil {
 			return fmt.Errorf("the GPU memory booked for the task could not be claimed within %s (claim_timeout): %w",
 				limit, forAuthor(err, s.task.Namespace))
 		}
@@ -68,17 +68,17 @@ func (s *start) takeUnits(ctx context.Context) error {
 	return s.services.table.Claim(ctx, attempt.OwnerOf(s.task), s.attempt.InTable(), s.input.Bookings)
 }
 
-// releaseLeftBehind releases the claims that keep a task from its units and whose own tasks
+// releaseOrphans releases the claims that keep a task from its units and whose own tasks
 // are proven gone. It reports whether there were any.
-func (p *Plugin) releaseLeftBehind(ctx context.Context, k *attempt.Reaper, task *drivers.TaskConfig, err error) bool {
+func (s *services) releaseOrphans(ctx context.Context, task *drivers.TaskConfig, err error) bool {
 	any := false
 	for _, held := range allocator.HeldErrors(err) {
-		released, err := k.Reconcile(ctx, held.GPU, time.Now())
+		released, err := s.reaper.Reconcile(ctx, held.GPU, time.Now())
 		if err != nil {
-			p.logger.Warn("cannot find out whether the tasks that hold a GPU's units are there", "gpu", held.GPU, "error", err)
+			s.logger.Warn("cannot find out whether the tasks that hold a GPU's units are there", "gpu", held.GPU, "error", err)
 		}
 		for _, claim := range released {
-			p.announcer.tell(task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.NameFor(task.Namespace)))
+			s.announcer.tell(task, fmt.Sprintf("Released units %s that %s had left behind", claim.Units, claim.NameFor(task.Namespace)))
 		}
 		any = any || len(released) > 0
 	}
@@ -114,6 +114,6 @@ func (s *start) markRunning(container string) error {
 	if err == nil || !worthWaiting(err) || errors.Is(err, allocator.ErrInvalid) {
 		return err // also if a claim is gone on one GPU and the table did not answer for another
 	}
-	s.plugin.logger.Warn("the claim does not name its container yet", "task_id", s.task.ID, "error", err)
+	s.services.logger.Warn("the claim does not name its container yet", "task_id", s.task.ID, "error", err)
 	return nil
 }

@@ -37,18 +37,18 @@ func sharedCPUs(task *drivers.TaskConfig) string {
 }
 
 // poolLoop follows the pool for the tasks that share it.
-func (p *Plugin) poolLoop(s *services) {
-	every(p.ctx, p.pace.pool, func() {
-		for _, h := range p.tasks.all() {
+func (s *services) poolLoop() {
+	every(s.ctx, s.pace.pool, func() {
+		for _, h := range s.tasks.all() {
 			if h.running() && h.seen.Load() {
-				p.followPool(s, h)
+				s.followPool(h)
 			}
 		}
 	})
 }
 
 // followPool is called by one goroutine only. A job that names CPUs itself has them.
-func (p *Plugin) followPool(s *services, h *handle) {
+func (s *services) followPool(h *handle) {
 	pool := sharedCPUs(h.task)
 	if pool == "" || pool == h.pool {
 		return
@@ -61,7 +61,7 @@ func (p *Plugin) followPool(s *services, h *handle) {
 		return struct{}{}, s.engine.SetCPUs(ctx, h.container, pool)
 	})
 	if err != nil {
-		p.logger.Debug("cannot update the CPUs of a container; trying again", "task_id", h.task.ID, "cpus", pool, "error", err)
+		s.logger.Debug("cannot update the CPUs of a container; trying again", "task_id", h.task.ID, "cpus", pool, "error", err)
 		return
 	}
 	h.pool = pool

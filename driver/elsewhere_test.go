@@ -108,7 +108,7 @@ func TestUnseenTaskClaimsNothing(t *testing.T) {
 			s, err := d.plugin.serving()
 			must.NoError(t, err)
 			for range 3 {
-				d.plugin.assertAll(s)
+				s.assertAll()
 			}
 			must.SliceEmpty(t, w.claims())
 			w.engine.setAway(false)

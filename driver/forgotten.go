@@ -16,7 +16,7 @@ import (
 )
 
 // task returns a task that this process manages, and notes that Nomad asked for it.
-func (p *Plugin) task(id string) (*handle, bool) {
+func (p *process) task(id string) (*handle, bool) {
 	h, ok := p.tasks.get(id)
 	if ok {
 		h.mentions.note(time.Now())
@@ -27,32 +27,32 @@ func (p *Plugin) task(id string) (*handle, bool) {
 // endForgotten ends the tasks that Nomad has forgotten. Its agent crashed while it started
 // them, so it never kept a handle; the next agent recovers the tasks of which it has one,
 // and never mentions the others.
-func (p *Plugin) endForgotten(ctx context.Context, s *services, now time.Time) {
-	for _, h := range p.tasks.all() {
+func (s *services) endForgotten(ctx context.Context, now time.Time) {
+	for _, h := range s.tasks.all() {
 		if ctx.Err() != nil {
 			return
 		}
-		if p.forgotten(h, s.settings.DanglingGrace, now) {
-			p.endForgottenTask(ctx, s, h)
+		if s.forgotten(h, s.settings.DanglingGrace, now) {
+			s.endForgottenTask(ctx, h)
 		}
 	}
 }
 
-func (p *Plugin) endForgottenTask(ctx context.Context, s *services, h *handle) {
+func (s *services) endForgottenTask(ctx context.Context, h *handle) {
 	if s.settings.GC.Dangling.DryRun {
-		p.logger.Info("a task that Nomad has forgotten would be ended", "task_id", h.task.ID, "container", h.container)
+		s.logger.Info("a task that Nomad has forgotten would be ended", "task_id", h.task.ID, "container", h.container)
 		return
 	}
-	p.logger.Warn("ending a task that Nomad has forgotten", "task_id", h.task.ID, "container", h.container)
-	if err := p.finish(ctx, s, h); err != nil {
-		p.logger.Warn("the end of a task that Nomad has forgotten is not complete; the plugin retries it", "task_id", h.task.ID, "error", err)
+	s.logger.Warn("ending a task that Nomad has forgotten", "task_id", h.task.ID, "container", h.container)
+	if err := s.finish(ctx, h); err != nil {
+		s.logger.Warn("the end of a task that Nomad has forgotten is not complete; the plugin retries it", "task_id", h.task.ID, "error", err)
 	}
 }
 
 // forgotten reports whether the agent that is connected now had the time to recover the
 // task, and did not, or has removed the task's allocation since. A task for whose end an agent waits is known to it.
-func (p *Plugin) forgotten(h *handle, grace time.Duration, now time.Time) bool {
-	connected, since := p.agent.state()
+func (s *services) forgotten(h *handle, grace time.Duration, now time.Time) bool {
+	connected, since := s.agent.state()
 	if !connected || now.Sub(since) <= grace {
 		return false
 	}
@@ -68,8 +68,8 @@ func isCollected(task *drivers.TaskConfig) bool {
 
 // finish ends a task and releases all that it holds. What does not succeed at once is
 // done by the sweeper. Of several calls for one task, the first does it all.
-func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
-	if !p.tasks.remove(h) {
+func (s *services) finish(ctx context.Context, h *handle) error {
+	if !s.tasks.remove(h) {
 		return nil
 	}
 	h.close()
@@ -78,14 +78,14 @@ func (p *Plugin) finish(ctx context.Context, s *services, h *handle) error {
 }
 
 // finishEarlier ends the tasks in this process that are earlier starts of a task.
-func (p *Plugin) finishEarlier(ctx context.Context, s *services, a attempt.Record) error {
-	for _, h := range p.tasks.all() {
+func (s *services) finishEarlier(ctx context.Context, a attempt.Record) error {
+	for _, h := range s.tasks.all() {
 		if h.task.ID == a.ID || !attempt.OwnerOf(h.task).Is(a.Owner) {
 			continue
 		}
-		p.logger.Warn("ending an earlier start of a task, since Nomad starts it again", "task_id", h.task.ID)
-		if err := p.finish(ctx, s, h); err != nil {
-			p.logger.Warn("the end of an earlier start is not complete; the plugin retries it", "task_id", h.task.ID, "error", err)
+		s.logger.Warn("ending an earlier start of a task, since Nomad starts it again", "task_id", h.task.ID)
+		if err := s.finish(ctx, h); err != nil {
+			s.logger.Warn("the end of an earlier start is not complete; the plugin retries it", "task_id", h.task.ID, "error", err)
 		}
 	}
 	return ctx.Err()

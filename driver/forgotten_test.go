@@ -61,9 +61,9 @@ func TestForgottenTasksEnd(t *testing.T) {
 			c.mention(t, d, task.ID)
 			s, err := d.plugin.serving()
 			must.NoError(t, err)
-			d.plugin.endForgotten(t.Context(), s, time.Now().Add(time.Minute))
+			s.endForgotten(t.Context(), time.Now().Add(time.Minute))
 			must.SliceLen(t, 1, w.engine.running(), must.Sprint("the agent is given time to recover its tasks"))
-			d.plugin.endForgotten(t.Context(), s, time.Now().Add(time.Hour))
+			s.endForgotten(t.Context(), time.Now().Add(time.Hour))
 			must.Eq(t, c.ended, len(w.engine.running()) == 0)
 			if c.ended {
 				w.nothingLeft()
@@ -84,7 +84,7 @@ func TestNothingIsForgottenWithoutAnAgent(t *testing.T) {
 	must.NoError(t, err)
 	s, err := p.serving()
 	must.NoError(t, err)
-	p.endForgotten(t.Context(), s, time.Now().Add(24*time.Hour))
+	s.endForgotten(t.Context(), time.Now().Add(24*time.Hour))
 	must.SliceLen(t, 1, w.engine.running())
 }
 
@@ -104,7 +104,7 @@ func TestDanglingContainersOfNomadsOwnDriver(t *testing.T) {
 		}))
 		w.taskContainer("pause", "nomad_init_"+allocID, map[string]string{label.BuiltinAlloc: allocID})
 		w.engine.change(func() { w.engine.containers["pause"].Mounts = nil })
-		d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+		s.removeAllDangling(t.Context(), time.Now().Add(time.Hour))
 		if name == BuiltinName {
 			must.Eq(t, []string{"pause", "taken"}, w.engine.ids())
 		} else {

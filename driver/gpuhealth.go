@@ -71,7 +71,7 @@ func (s *start) noteFault(err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), faultTime)
 	defer cancel()
 	if failed := s.services.table.StartFailed(ctx, blamed(allocator.GPUsOf(s.input.Bookings), err), reason); failed != nil {
-		s.plugin.logger.Warn("the table does not know of a start that failed for the node's fault", "task_id", s.task.ID, "error", failed)
+		s.services.logger.Warn("the table does not know of a start that failed for the node's fault", "task_id", s.task.ID, "error", failed)
 	}
 }
 

@@ -32,14 +32,14 @@ type history struct {
 	dir    string // of the node; each process reaches state_dir by a link of its own
 
 	agent     *nomadAgent
-	processes []*process
+	processes []*runningPlugin
 	allocs    []*nomadAlloc
 	calls     sync.WaitGroup
 	counts    map[string]int
 }
 
 // process is one process of the plugin.
-type process struct {
+type runningPlugin struct {
 	*Plugin
 	link string
 	kill func()
@@ -49,7 +49,7 @@ type process struct {
 type nomadAgent struct {
 	ctx    context.Context // ends with its crash
 	crash  context.CancelFunc
-	plugin *process
+	plugin *runningPlugin
 }
 
 // nomadAlloc is an allocation with one task, as Nomad's agent keeps it on disk.
@@ -83,7 +83,7 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 }
 
 // bootProcess starts a process of the plugin.
-func (h *history) bootProcess() *process {
+func (h *history) bootProcess() *runningPlugin {
 	link := filepath.Join(h.dir, fmt.Sprintf("process-%d", len(h.processes)))
 	must.NoError(h.t, os.Symlink("state", link))
 	alive, dies := context.WithCancel(context.Background())
@@ -92,7 +92,7 @@ func (h *history) bootProcess() *process {
 	p := h.newPlugin()
 	p.openTable = func(tableconfig.Config) (Table, error) { return &deadTable{keptTable{h.table}, alive}, nil }
 	p.pace.recovery = 20 * time.Millisecond
-	made := &process{Plugin: p, link: link}
+	made := &runningPlugin{Plugin: p, link: link}
 	made.kill = sync.OnceFunc(func() {
 		// What a killed process still does is not seen by anyone: it writes beside the node's state.
 		dies()
@@ -149,7 +149,7 @@ func (d *deadTable) Release(ctx context.Context, owner allocator.Owner, attempt 
 
 // connect starts an agent with a process of the plugin. It recovers the tasks of which it
 // has a handle, and starts again those that it was starting when it crashed.
-func (h *history) connect(p *process) {
+func (h *history) connect(p *runningPlugin) {
 	agent := &nomadAgent{plugin: p}
 	agent.ctx, agent.crash = context.WithCancel(context.Background())
 	h.agent = agent

@@ -136,12 +136,11 @@ func (h *history) loseClaim() {
 
 // sweep does at once what the plugin's loops do after minutes.
 func (h *history) sweep() {
-	p := h.agent.plugin
-	s, err := p.serving()
+	s, err := h.agent.plugin.serving()
 	must.NoError(h.t, err)
 	late := time.Now().Add(time.Hour)
-	p.endForgotten(h.t.Context(), s, late)
-	p.removeAllDangling(h.t.Context(), s, late)
+	s.endForgotten(h.t.Context(), late)
+	s.removeAllDangling(h.t.Context(), late)
 	s.reaper.Sweep(h.t.Context(), late)
 	for _, gpu := range []allocator.GPUID{gpuA, gpuB} {
 		_, _ = s.reaper.Reconcile(h.t.Context(), gpu, late)

@@ -24,7 +24,7 @@ const drainTime = 5 * time.Second
 // collector until the container has ended. Docker keeps the output meanwhile, so the
 // copy resumes at the checkpoint after a restart of this plugin, the collector or the
 // daemon.
-func (p *Plugin) copyLogs(s *services, h *handle) {
+func (s *services) copyLogs(h *handle) {
 	defer close(h.logged)
 	if s.settings.DisableLogCollection || discarded(h.task) {
 		_ = endBuiltinLogger(h.logger)
@@ -32,13 +32,13 @@ func (p *Plugin) copyLogs(s *services, h *handle) {
 	}
 	saved, position, err := s.reaper.Checkpoints.Open(h.task.ID, h.container)
 	if err != nil {
-		p.logger.Warn("logs are copied from their beginning", "task_id", h.task.ID, "error", err)
+		s.logger.Warn("logs are copied from their beginning", "task_id", h.task.ID, "error", err)
 	}
 	if saved != nil {
 		defer saved.Close()
 	}
 	c := &logCopier{
-		plugin:     p,
+		process:    s.process,
 		handle:     h,
 		engine:     s.engine,
 		checkpoint: saved,
@@ -60,7 +60,7 @@ func discarded(task *drivers.TaskConfig) bool {
 
 // logCopier copies one task's output.
 type logCopier struct {
-	plugin         *Plugin
+	process        *process
 	handle         *handle
 	engine         Containers
 	checkpoint     *logpipe.Checkpoint // nil if there is no place for it
@@ -74,7 +74,7 @@ type logCopier struct {
 func (c *logCopier) run(ctx context.Context) {
 	defer c.closePipes()
 	for c.openPipes(ctx) && c.follow(ctx) {
-		if pause.For(ctx, c.plugin.pace.retry) != nil {
+		if pause.For(ctx, c.process.pace.retry) != nil {
 			return
 		}
 	}
@@ -86,12 +86,12 @@ func (c *logCopier) run(ctx context.Context) {
 // openPipes waits for Nomad's log collector.
 func (c *logCopier) openPipes(ctx context.Context) bool {
 	for c.stdout.Open() != nil || c.stderr.Open() != nil {
-		if pause.For(ctx, c.plugin.pace.retry) != nil {
+		if pause.For(ctx, c.process.pace.retry) != nil {
 			return false
 		}
 	}
 	if err := c.keeper.Hold(c.handle.task.ID, c.stdout.File(), c.stderr.File()); err != nil {
-		c.plugin.logger.Warn("a task's log would end with this plugin", "task_id", c.handle.task.ID, "error", err)
+		c.process.logger.Warn("a task's log would end with this plugin", "task_id", c.handle.task.ID, "error", err)
 	}
 	return true
 }
@@ -103,7 +103,7 @@ func (c *logCopier) closePipes() {
 
 func (c *logCopier) releasePipes() {
 	if err := c.keeper.Release(c.handle.task.ID); err != nil {
-		c.plugin.logger.Debug("a task's log pipes are still held; that ends with Nomad's log collector",
+		c.process.logger.Debug("a task's log pipes are still held; that ends with Nomad's log collector",
 			"task_id", c.handle.task.ID, "error", err)
 	}
 }
@@ -118,10 +118,10 @@ func (c *logCopier) follow(ctx context.Context) (again bool) {
 	case errors.Is(err, docker.ErrNotFound):
 		return attempt.SameEngine(ctx, c.engine, c.handle.engine) != nil
 	case errors.Is(err, docker.ErrLogsUnreadable):
-		c.plugin.announcer.tell(c.handle.task, "No logs: the task's log driver cannot be read back; choose json-file, local or journald")
+		c.process.announcer.tell(c.handle.task, "No logs: the task's log driver cannot be read back; choose json-file, local or journald")
 		return false
 	default:
-		c.plugin.logger.Warn("copying a task's logs was interrupted", "task_id", c.handle.task.ID, "error", err)
+		c.process.logger.Warn("copying a task's logs was interrupted", "task_id", c.handle.task.ID, "error", err)
 		return true
 	}
 }
@@ -144,7 +144,7 @@ func (c *logCopier) saveCheckpoint() {
 		return
 	}
 	if err := c.checkpoint.Save(c.position); err != nil {
-		c.plugin.logger.Warn("how far logs were copied cannot be saved: they will come twice after a restart of this plugin",
+		c.process.logger.Warn("how far logs were copied cannot be saved: they will come twice after a restart of this plugin",
 			"task_id", c.handle.task.ID, "error", err)
 		c.checkpoint = nil
 	}

@@ -34,12 +34,12 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 	}
 	defer s.reaper.Locks.Unlock(sandboxLock(allocID))
 	s.sandboxes.touch(allocID)
-	p.dropBare(s, allocID)
+	s.dropBare(allocID)
 	hostname := ""
 	if request != nil {
 		hostname = request.Hostname
 	}
-	sandbox, created, err := p.createSandbox(s, allocID, docker.SandboxSpec{
+	sandbox, created, err := s.createSandbox(allocID, docker.SandboxSpec{
 		Name:        label.SandboxName(allocID),
 		Hostname:    hostname,
 		Labels:      map[string]string{label.Sandbox: allocID},
@@ -60,17 +60,17 @@ func (p *Plugin) CreateNetwork(allocID string, request *drivers.NetworkCreateReq
 // dropBare removes the group's pause container if it runs, but its namespace is
 // bare. Nomad furnishes only one that the driver reports as created: the agent died
 // before it came to it, or the container was restarted since.
-func (p *Plugin) dropBare(s *services, allocID string) {
-	found, err := s.engine.Inspect(p.ctx, label.SandboxName(allocID))
+func (s *services) dropBare(allocID string) {
+	found, err := s.engine.Inspect(s.ctx, label.SandboxName(allocID))
 	if err != nil || !found.Running || found.Labels[label.Sandbox] != allocID {
 		return
 	}
 	if bare, err := s.sandboxes.proc.Deserted(found.Pid); err != nil || !bare {
 		return
 	}
-	p.logger.Warn("a group's network has no interfaces and is created again", "container", found.Name)
-	if err := s.engine.RemoveSandbox(p.ctx, found.ID); err != nil {
-		p.logger.Error("a group network without interfaces cannot be removed", "container", found.Name, "error", err)
+	s.logger.Warn("a group's network has no interfaces and is created again", "container", found.Name)
+	if err := s.engine.RemoveSandbox(s.ctx, found.ID); err != nil {
+		s.logger.Error("a group network without interfaces cannot be removed", "container", found.Name, "error", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *Plugin) DestroyNetwork(allocID string, spec *drivers.NetworkIsolationSp
 		id = spec.Labels[containerspec.SandboxContainer]
 	}
 	if id == "" {
-		sandbox, err := p.findSandbox(ctx, s, allocID)
+		sandbox, err := s.findSandbox(ctx, allocID)
 		if errors.Is(err, docker.ErrNotFound) {
 			return nil
 		}

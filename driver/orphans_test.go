@@ -167,10 +167,10 @@ func TestDanglingContainersAreRemoved(t *testing.T) {
 	young := time.Now()
 	w.engine.put("young", "gone", "running")
 	w.engine.change(func() { w.engine.containers["young"].CreatedAt = young })
-	d.plugin.removeAllDangling(t.Context(), s, young.Add(time.Minute)) // creation_grace is five
+	s.removeAllDangling(t.Context(), young.Add(time.Minute)) // creation_grace is five
 	must.Eq(t, []string{"c1", "committed", "elsewhere", "ended", "foreign", "young"}, w.engine.ids())
 
-	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	s.removeAllDangling(t.Context(), time.Now().Add(time.Hour))
 	must.Eq(t, []string{"c1", "committed", "elsewhere", "foreign"}, w.engine.ids(), must.Sprint("Nomad had the time to ask how a task ended"))
 }
 
@@ -193,7 +193,7 @@ func TestDanglingWhileTheSweeperLooks(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		s.reaper.Locks.Unlock(earlier.ID)
 	}()
-	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	s.removeAllDangling(t.Context(), time.Now().Add(time.Hour))
 	must.Eq(t, 0, w.engine.count())
 	s.reaper.Sweep(t.Context(), time.Now().Add(2*time.Hour)) // later than the first look, which began the time as sole process
 	must.SliceEmpty(t, w.claims())
@@ -218,7 +218,7 @@ func TestTasksOfThisNodeUnderAnEarlierID(t *testing.T) {
 	must.NoError(t, err)
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
-	d.plugin.removeAllDangling(t.Context(), s, time.Now().Add(time.Hour)) // beside the sweeper
+	s.removeAllDangling(t.Context(), time.Now().Add(time.Hour)) // beside the sweeper
 	must.Eq(t, 1, w.engine.count())
 	s.reaper.Sweep(t.Context(), time.Now().Add(2*time.Hour))
 	must.SliceEmpty(t, w.claims())
@@ -281,7 +281,7 @@ func TestDanglingContainersAreOnlyReported(t *testing.T) {
 	s, err := w.boot().plugin.serving()
 	must.NoError(t, err)
 	w.engine.put("stray", "gone", "running")
-	(&Plugin{logger: quiet()}).removeAllDangling(t.Context(), s, time.Now().Add(time.Hour))
+	s.removeAllDangling(t.Context(), time.Now().Add(time.Hour))
 	must.Eq(t, []string{"stray"}, w.engine.ids())
 }
 

@@ -36,19 +36,26 @@ type OpenEngine func(docker.Config) (Engine, error)
 // OpenTable gives the plugin the allocation table, on the same terms.
 type OpenTable func(tableconfig.Config) (Table, error)
 
-// Plugin is the task driver. Its methods are Nomad's driver interface.
+// Plugin is the task driver. Its methods are Nomad's driver interface: each finds its task, and has services act.
 type Plugin struct {
-	name       string // Name or BuiltinName
-	logger     hclog.Logger
+	*process
 	openEngine OpenEngine
 	openTable  OpenTable
 	mounts     staging.Mounts
-	announcer  *announcer
-	tasks      *tasks
-	starts     *starts
 	recoveries singleflight.Group // calls of RecoverTask under way, by task config ID
-	agent      agentWatch
-	pace       pace
+
+	services atomic.Pointer[services] // nil until Nomad has configured the plugin for service
+}
+
+// process is what the plugin has before it is configured, and what its goroutines share.
+type process struct {
+	name      string // Name or BuiltinName
+	logger    hclog.Logger
+	announcer *announcer
+	tasks     *tasks
+	starts    *starts
+	agent     agentWatch
+	pace      pace
 
 	ctx      context.Context // ends with Shutdown
 	cancel   context.CancelFunc
@@ -57,12 +64,11 @@ type Plugin struct {
 
 	superseded chan struct{} // closed when this process has to end
 	endOnce    sync.Once
-
-	services atomic.Pointer[services] // nil until Nomad has configured the plugin for service
 }
 
-// services is what the configuration decides.
+// services is what the configuration decides, and what acts on tasks, containers and claims.
 type services struct {
+	*process
 	settings  config.Settings
 	engine    Engine
 	table     taskTable
@@ -93,12 +99,9 @@ type pace struct {
 func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngine, table OpenTable) *Plugin {
 	ctx, cancel := context.WithCancel(ctx)
 	logger = logger.Named(name)
-	return &Plugin{
+	return &Plugin{openEngine: engine, openTable: table, mounts: staging.Kernel{}, process: &process{
 		name:       name,
 		logger:     logger,
-		openEngine: engine,
-		openTable:  table,
-		mounts:     staging.Kernel{},
 		announcer:  &announcer{ctx: ctx, logger: logger},
 		tasks:      newTasks(),
 		starts:     newStarts(),
@@ -116,7 +119,7 @@ func New(ctx context.Context, logger hclog.Logger, name string, engine OpenEngin
 			settling:    5 * time.Minute,
 			lonely:      15 * time.Minute,
 		},
-	}
+	}}
 }
 
 // SetConfig checks the configuration. Nomad calls it on throw-away instances too,
@@ -170,17 +173,20 @@ func (p *Plugin) serve(s config.Settings) error {
 		StateDir: s.StateDir, Began: time.Now(), Boot: boot.ID(), KeepContainers: !s.GC.Container, LocalEngine: docker.IsLocal(s.Endpoint),
 	}, engine, table, staging.New(s.StateDir, p.mounts))
 	reaper.Instance.Announce()
-	services := &services{settings: s, engine: engine, table: table, reaper: reaper, images: images.New(p.logger, s, engine), sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: reaper.Staging}
+	services := &services{
+		process: p.process, settings: s, engine: engine, table: table, reaper: reaper, images: images.New(p.logger, s, engine),
+		sandboxes: newSandboxes(), pipes: logpipe.NewKeeper(s.StateDir), staging: reaper.Staging,
+	}
 	services.images.Resume(time.Now().Add(max(s.ImageDelay, p.pace.settling)))
 	p.services.Store(services)
 	p.agent.open(time.Now)() // an agent has configured the plugin just now
-	p.spawn(func() { p.successionLoop(services) })
-	p.spawn(func() { p.sweepLoop(services) })
-	p.spawn(func() { p.danglingLoop(services) })
-	p.spawn(func() { p.imageLoop(services) })
-	p.spawn(func() { p.poolLoop(services) })
-	p.spawn(func() { p.assertLoop(services) })
-	p.spawn(func() { p.reconcileLoop(services) })
+	p.spawn(func() { services.successionLoop() })
+	p.spawn(func() { services.sweepLoop() })
+	p.spawn(func() { services.danglingLoop() })
+	p.spawn(func() { services.imageLoop() })
+	p.spawn(func() { services.poolLoop() })
+	p.spawn(func() { services.assertLoop() })
+	p.spawn(func() { services.reconcileLoop() })
 	return nil
 }
 
@@ -203,7 +209,7 @@ func (p *Plugin) settings() config.Settings {
 }
 
 // spawn runs a goroutine that ends with the plugin. After Shutdown nothing runs any more.
-func (p *Plugin) spawn(run func()) {
+func (p *process) spawn(run func()) {
 	p.spawning.Lock()
 	defer p.spawning.Unlock()
 	if p.ctx.Err() == nil {

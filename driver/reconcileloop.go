@@ -14,38 +14,38 @@ import (
 // reconcileLoop compares what the table says of this node's GPUs with what runs here, and
 // with what the device plugin sees on them. Orphaned claims are
 // released, those of running tasks are confirmed by assertLoop, the rest is reported.
-func (p *Plugin) reconcileLoop(s *services) {
+func (s *services) reconcileLoop() {
 	s.reaper.Instance.Sole(time.Now()) // from now on it counts
 	var bulletin attempt.RemarkLog
-	every(p.ctx, p.pace.assert, func() { p.reconcileRound(s, &bulletin) })
+	every(s.ctx, s.pace.assert, func() { s.reconcileRound(&bulletin) })
 }
 
-func (p *Plugin) reconcileRound(s *services, bulletin *attempt.RemarkLog) {
-	round, released := s.reaper.Compare(p.ctx, time.Now())
+func (s *services) reconcileRound(bulletin *attempt.RemarkLog) {
+	round, released := s.reaper.Compare(s.ctx, time.Now())
 	if released {
-		p.assertAll(s) // what was released may have had the units of a running task
+		s.assertAll() // what was released may have had the units of a running task
 	}
-	news, over := bulletin.Update(append(round, toTasks(round, p.tasks.all())...))
-	if p.ctx.Err() != nil {
+	news, over := bulletin.Update(append(round, toTasks(round, s.tasks.all())...))
+	if s.ctx.Err() != nil {
 		return
 	}
 	for _, r := range news {
-		p.tell(r)
+		s.tell(r)
 	}
 	for _, r := range over {
 		if r.Task == nil {
-			p.logger.Info("no longer so", "gpu", r.GPU, "was", r.Text)
+			s.logger.Info("no longer so", "gpu", r.GPU, "was", r.Text)
 		}
 	}
 }
 
 // tell tells the operator, or the task that a remark is for.
-func (p *Plugin) tell(r attempt.Remark) {
+func (s *services) tell(r attempt.Remark) {
 	if r.Task != nil {
-		p.announcer.tell(r.Task, "GPU "+string(r.GPU)+": "+r.Text)
+		s.announcer.tell(r.Task, "GPU "+string(r.GPU)+": "+r.Text)
 		return
 	}
-	p.logger.Warn(r.Text, "gpu", r.GPU)
+	s.logger.Warn(r.Text, "gpu", r.GPU)
 }
 
 // toTasks are the remarks once more, for each running task that should know.

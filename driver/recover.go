@@ -56,7 +56,7 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 	if state.isBuiltin() {
 		gone.Container = state.ContainerID
 	}
-	found, seen, err := p.findAgain(s, gone, state)
+	found, seen, err := s.findAgain(gone, state)
 	if err != nil {
 		err = fmt.Errorf("the task cannot be recovered: %w", errors.Join(err, s.reaper.FinishUnowned(p.ctx, gone)))
 		p.announcer.tell(from.Config, err.Error())
@@ -76,9 +76,9 @@ func (p *Plugin) recoverCalled(from *drivers.TaskHandle, called time.Time) error
 		return err
 	}
 	s.images.Use(h.image, h.task.ID)
-	p.adopt(s, h)
+	s.adopt(h)
 	if h.seen.Load() {
-		p.spawn(func() { p.assert(s, h) })
+		p.spawn(func() { s.assert(h) })
 	}
 	return nil
 }
@@ -99,19 +99,19 @@ func decodeState(from *drivers.TaskHandle) (state TaskState, err error) {
 // findAgain looks for the container. A daemon that stays unavailable does not prove
 // that it is gone: then the task is recovered unseen, and its end is observed later. All recoveries
 // together wait no longer than for one, since Nomad asks for one after the other.
-func (p *Plugin) findAgain(s *services, a attempt.Record, state TaskState) (found docker.Container, seen bool, err error) {
+func (s *services) findAgain(a attempt.Record, state TaskState) (found docker.Container, seen bool, err error) {
 	if noted, ok, err := s.reaper.Journal.Read(a.ID); err == nil && ok && noted.Over {
 		return found, false, fmt.Errorf("it has ended, which only remains to be completed")
 	}
-	ctx, cancel := context.WithDeadline(p.ctx, s.reaper.Since.Add(p.pace.recovery))
+	ctx, cancel := context.WithDeadline(s.ctx, s.reaper.Since.Add(s.pace.recovery))
 	defer cancel()
 	for {
-		found, err = p.glance(ctx, s, state.ContainerID)
+		found, err = s.glance(ctx, state.ContainerID)
 		if err == nil || errors.Is(err, docker.ErrNotFound) {
 			return found, err == nil, err
 		}
-		if pause.For(ctx, p.pace.retry) != nil {
-			p.logger.Warn("Docker is unavailable: a task is recovered unseen", "container", state.ContainerID, "error", err)
+		if pause.For(ctx, s.pace.retry) != nil {
+			s.logger.Warn("Docker is unavailable: a task is recovered unseen", "container", state.ContainerID, "error", err)
 			return docker.Container{ID: state.ContainerID, Image: state.Image, TTY: state.TTY, Running: true}, false, nil
 		}
 	}
@@ -119,9 +119,9 @@ func (p *Plugin) findAgain(s *services, a attempt.Record, state TaskState) (foun
 
 // glance looks for a container once: until ctx ends, but for long enough to be
 // answered by a daemon that is there.
-func (p *Plugin) glance(ctx context.Context, s *services, container string) (docker.Container, error) {
+func (s *services) glance(ctx context.Context, container string) (docker.Container, error) {
 	deadline, _ := ctx.Deadline()
-	ctx, cancel := context.WithTimeout(p.ctx, max(time.Until(deadline), glanceTime))
+	ctx, cancel := context.WithTimeout(s.ctx, max(time.Until(deadline), glanceTime))
 	defer cancel()
 	return s.engine.Inspect(ctx, container)
 }
@@ -130,8 +130,8 @@ func (p *Plugin) glance(ctx context.Context, s *services, container string) (doc
 const glanceTime = time.Second
 
 // adopt manages a task from now on: its end and its output.
-func (p *Plugin) adopt(s *services, h *handle) {
-	p.tasks.put(h)
-	p.spawn(func() { p.watch(s, h) })
-	p.spawn(func() { p.copyLogs(s, h) })
+func (s *services) adopt(h *handle) {
+	s.tasks.put(h)
+	s.spawn(func() { s.watch(h) })
+	s.spawn(func() { s.copyLogs(h) })
 }

@@ -127,7 +127,7 @@ func TestRecoverOfACrashedAgentIsForgotten(t *testing.T) {
 	must.NoError(t, d.plugin.recoverCalled(handle, called))
 	s, err := d.plugin.serving()
 	must.NoError(t, err)
-	d.plugin.endForgotten(t.Context(), s, time.Now().Add(time.Hour))
+	s.endForgotten(t.Context(), time.Now().Add(time.Hour))
 	w.nothingLeft()
 }
 

@@ -57,51 +57,51 @@ func (s *sandboxes) idle(alloc string, deserted bool, now time.Time) bool {
 }
 
 // removeForgotten removes the pause containers of groups that Nomad has forgotten.
-func (p *Plugin) removeForgotten(ctx context.Context, s *services, now time.Time) {
+func (s *services) removeForgotten(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, attempt.CleanupTimeout)
 	defer cancel()
 	found, err := s.engine.List(ctx, map[string]string{label.Sandbox: ""})
 	if err != nil {
-		p.logger.Warn("cannot list forgotten group networks", "error", err)
+		s.logger.Warn("cannot list forgotten group networks", "error", err)
 		return
 	}
 	used, err := s.reaper.Allocs()
 	if err != nil {
-		p.logger.Warn("cannot distinguish forgotten group networks from others", "error", err)
+		s.logger.Warn("cannot distinguish forgotten group networks from others", "error", err)
 		return
 	}
 	for _, c := range found {
 		alloc := c.Labels[label.Sandbox]
 		if c.Name == label.SandboxName(alloc) && !used[alloc] && now.Sub(c.CreatedAt) > s.settings.DanglingGrace {
-			p.removeIfForgotten(ctx, s, c, now)
+			s.removeIfForgotten(ctx, c, now)
 		}
 	}
 }
 
-func (p *Plugin) removeIfForgotten(ctx context.Context, s *services, c docker.Container, now time.Time) {
+func (s *services) removeIfForgotten(ctx context.Context, c docker.Container, now time.Time) {
 	alloc := c.Labels[label.Sandbox]
 	if !s.reaper.Locks.LockBriefly(ctx, sandboxLock(alloc)) {
 		return // Nomad is asking for it
 	}
 	defer s.reaper.Locks.Unlock(sandboxLock(alloc))
-	forgotten, err := s.forgotten(ctx, c, now)
+	forgotten, err := s.isForgotten(ctx, c, now)
 	switch {
 	case err != nil:
-		p.logger.Warn("cannot inspect a group's network", "container", c.Name, "error", err)
+		s.logger.Warn("cannot inspect a group's network", "container", c.Name, "error", err)
 	case !forgotten:
 	case s.settings.GC.Dangling.DryRun:
-		p.logger.Info("the network of a group that Nomad has forgotten would be removed", "container", c.Name)
+		s.logger.Info("the network of a group that Nomad has forgotten would be removed", "container", c.Name)
 	default:
-		p.logger.Warn("removing the network of a group that Nomad has forgotten", "container", c.Name)
+		s.logger.Warn("removing the network of a group that Nomad has forgotten", "container", c.Name)
 		if err := s.engine.RemoveSandbox(ctx, c.ID); err != nil {
-			p.logger.Error("a forgotten group network cannot be removed", "container", c.Name, "error", err)
+			s.logger.Error("a forgotten group network cannot be removed", "container", c.Name, "error", err)
 		}
 	}
 }
 
-// forgotten reports whether a pause container serves no group any more. One that has
+// isForgotten reports whether a pause container serves no group any more. One that has
 // ended serves none: its namespace is gone, and Nomad gets another.
-func (s *services) forgotten(ctx context.Context, c docker.Container, now time.Time) (bool, error) {
+func (s *services) isForgotten(ctx context.Context, c docker.Container, now time.Time) (bool, error) {
 	if !c.Running {
 		return true, nil
 	}

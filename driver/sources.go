@@ -86,7 +86,7 @@ func (s *start) stageSources(spec *docker.Spec) error {
 // could not remove the allocation's directory, as it does also before a container is gone.
 func (s *start) unstage() {
 	if err := s.services.staging.Remove(s.task.ID); err != nil {
-		s.plugin.logger.Warn("a task's staged sources stay mounted until it ends", "task_id", s.task.ID, "error", err)
+		s.services.logger.Warn("a task's staged sources stay mounted until it ends", "task_id", s.task.ID, "error", err)
 	}
 }
 

@@ -44,7 +44,7 @@ func (p *Plugin) startCalled(task *drivers.TaskConfig, called time.Time) (*drive
 		ctx, end, earlier := p.starts.begin(p.ctx, task)
 		if earlier == nil {
 			defer end()
-			return p.startTask(&start{plugin: p, services: s, ctx: ctx, task: task, called: called})
+			return p.startTask(&start{services: s, ctx: ctx, task: task, called: called})
 		}
 		select {
 		case <-earlier:
@@ -58,7 +58,7 @@ func (p *Plugin) startTask(start *start) (*drivers.TaskHandle, *drivers.DriverNe
 	s, task := start.services, start.task
 	h, out, err := start.run()
 	if err == nil {
-		p.adopt(s, h)
+		s.adopt(h)
 		return out, h.network, nil
 	}
 	if start.input != nil {
@@ -72,7 +72,6 @@ func (p *Plugin) startTask(start *start) (*drivers.TaskHandle, *drivers.DriverNe
 
 // start is one StartTask under way.
 type start struct {
-	plugin   *Plugin
 	services *services
 	ctx      context.Context
 	task     *drivers.TaskConfig
@@ -97,7 +96,7 @@ func (s *start) run() (*handle, *drivers.TaskHandle, error) {
 		return nil, nil, err
 	}
 	for _, remark := range remarks {
-		s.plugin.announcer.warn(s.task, remark)
+		s.services.announcer.warn(s.task, remark)
 	}
 	reaper := s.services.reaper
 	s.attempt = attempt.NewRecord(s.task, s.input.Bookings, reaper.BegunAfter(attempt.OwnerOf(s.task), s.called), s.engine)
@@ -162,14 +161,14 @@ func whenBack[T any](s *start, question func(context.Context) (T, error)) (answe
 	begun, told := time.Now(), false
 	for {
 		answer, err = question(s.ctx)
-		if !errors.Is(err, docker.ErrUnavailable) || time.Since(begun) >= s.plugin.pace.recovery {
+		if !errors.Is(err, docker.ErrUnavailable) || time.Since(begun) >= s.services.pace.recovery {
 			return answer, err
 		}
 		if !told {
-			s.plugin.announcer.tell(s.task, "Waiting for Docker: "+err.Error())
+			s.services.announcer.tell(s.task, "Waiting for Docker: "+err.Error())
 			told = true
 		}
-		if pause.For(s.ctx, s.plugin.pace.retry) != nil {
+		if pause.For(s.ctx, s.services.pace.retry) != nil {
 			return answer, err
 		}
 	}
@@ -177,7 +176,7 @@ func whenBack[T any](s *start, question func(context.Context) (T, error)) (answe
 
 // launch claims the slices and runs the container.
 func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
-	if err := s.plugin.finishEarlier(s.ctx, s.services, s.attempt); err != nil {
+	if err := s.services.finishEarlier(s.ctx, s.attempt); err != nil {
 		return nil, nil, err
 	}
 	if err := s.services.reaper.FinishEarlier(s.ctx, s.attempt); err != nil {
@@ -203,7 +202,7 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 	if err := s.markRunning(found.ID); err != nil {
 		return nil, nil, err
 	}
-	h := newHandle(s.plugin.ctx, s.task, s.input.Bookings, s.engine, found)
+	h := newHandle(s.services.ctx, s.task, s.input.Bookings, s.engine, found)
 	h.begun = s.attempt.Begun
 	h.mentions.note(s.called)
 	h.seen.Store(true)
@@ -216,7 +215,7 @@ func (s *start) launch() (*handle, *drivers.TaskHandle, error) {
 // tellUndone says so if a failed start could not be taken back at once.
 func (s *start) tellUndone(err error) {
 	if err != nil {
-		s.plugin.announcer.tell(s.task, "Not all of the failed start could be undone, which will be tried again: "+err.Error())
+		s.services.announcer.tell(s.task, "Not all of the failed start could be undone, which will be tried again: "+err.Error())
 	}
 }
 
@@ -229,7 +228,7 @@ func (s *start) pullImage() (err error) {
 		Timeout:      job.PullLimit(s.services.settings.PullLimit),
 		IdleTimeout:  s.services.settings.PullIdle,
 		Progress: func(message string) {
-			s.plugin.announcer.tell(s.task, message, "image", docker.FamiliarName(job.Image))
+			s.services.announcer.tell(s.task, message, "image", docker.FamiliarName(job.Image))
 		},
 	}
 	if job.Auth != (config.Auth{}) { // also without a user: the pull is anonymous then

@@ -102,7 +102,7 @@ func (p *Plugin) DestroyTask(id string, force bool) error {
 		return err
 	}
 	h.drain()
-	if err := p.finish(p.ctx, s, h); err != nil {
+	if err := s.finish(p.ctx, h); err != nil {
 		p.announcer.tell(h.task, "The task's end is not complete, which will be tried again: "+err.Error())
 		return err
 	}

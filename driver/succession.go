@@ -20,30 +20,30 @@ import (
 func (p *Plugin) Superseded() <-chan struct{} { return p.superseded }
 
 // successionLoop looks whether this process has to end.
-func (p *Plugin) successionLoop(s *services) {
+func (s *services) successionLoop() {
 	var told tellonce.Last
-	every(p.ctx, p.pace.sweep, func() {
-		over, reason := p.succession(s, time.Now())
+	every(s.ctx, s.pace.sweep, func() {
+		over, reason := s.succession(time.Now())
 		if isNew, _ := told.Note(reason); isNew {
-			p.logger.Error(reason)
+			s.logger.Error(reason)
 		}
 		if over {
-			p.endOnce.Do(func() { close(p.superseded) })
+			s.endOnce.Do(func() { close(s.superseded) })
 		}
 	})
 }
 
 // succession reports whether this process has to end, and what the operator has to know.
-func (p *Plugin) succession(s *services, now time.Time) (over bool, reason string) {
-	connected, since := p.agent.state()
+func (s *services) succession(now time.Time) (over bool, reason string) {
+	connected, since := s.agent.state()
 	switch {
 	case s.reaper.Instance.Superseded() && !connected:
 		return true, "another process of this plugin has taken over state_dir, and no agent is connected to this one: this process ends"
 	case s.reaper.Instance.Superseded():
 		return false, fmt.Sprintf("another process of this plugin uses state_dir %s, and an agent is connected to this one: "+
 			"give each agent on this machine a state_dir of its own; until then, containers without a task are left alone", s.settings.StateDir)
-	case !connected && now.Sub(since) > p.pace.lonely && p.starts.count() == 0:
-		return true, fmt.Sprintf("no agent has been connected for %s: this process ends; tasks and claims stay", p.pace.lonely)
+	case !connected && now.Sub(since) > s.pace.lonely && s.starts.count() == 0:
+		return true, fmt.Sprintf("no agent has been connected for %s: this process ends; tasks and claims stay", s.pace.lonely)
 	}
 	return false, ""
 }

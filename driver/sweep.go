@@ -17,11 +17,11 @@ import (
 
 // sweepLoop completes what was left over: releases that failed, the attempts of tasks
 // that went down with the machine, and the tasks that Nomad has forgotten.
-func (p *Plugin) sweepLoop(s *services) {
-	every(p.ctx, p.pace.sweep, func() {
-		s.reaper.Sweep(p.ctx, time.Now())
+func (s *services) sweepLoop() {
+	every(s.ctx, s.pace.sweep, func() {
+		s.reaper.Sweep(s.ctx, time.Now())
 		if s.settings.GC.Dangling.Enabled {
-			p.endForgotten(p.ctx, s, time.Now())
+			s.endForgotten(s.ctx, time.Now())
 		}
 	})
 }
@@ -29,48 +29,48 @@ func (p *Plugin) sweepLoop(s *services) {
 // danglingLoop removes this driver's containers that no task owns, and the networks of
 // groups that are no more: Nomad forgot them, or died before it learned of them. Its first round waits until Nomad has had the
 // time to recover its tasks.
-func (p *Plugin) danglingLoop(s *services) {
+func (s *services) danglingLoop() {
 	dangling := s.settings.GC.Dangling
-	if !dangling.Enabled || pause.For(p.ctx, max(s.settings.DanglingPeriod, s.settings.DanglingGrace)) != nil {
+	if !dangling.Enabled || pause.For(s.ctx, max(s.settings.DanglingPeriod, s.settings.DanglingGrace)) != nil {
 		return
 	}
-	every(p.ctx, s.settings.DanglingPeriod, func() {
-		p.removeAllDangling(p.ctx, s, time.Now())
-		p.removeForgotten(p.ctx, s, time.Now())
+	every(s.ctx, s.settings.DanglingPeriod, func() {
+		s.removeAllDangling(s.ctx, time.Now())
+		s.removeForgotten(s.ctx, time.Now())
 	})
 }
 
-func (p *Plugin) removeAllDangling(ctx context.Context, s *services, now time.Time) {
+func (s *services) removeAllDangling(ctx context.Context, now time.Time) {
 	if _, sole := s.reaper.Instance.Sole(now); !sole {
 		return // another process may manage them
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(attempt.CleanupTimeout, s.settings.DanglingPeriod)) // there may be many
 	defer cancel()
-	containers, err := p.danglingCandidates(ctx, s)
+	containers, err := s.danglingCandidates(ctx)
 	if err != nil {
-		p.logger.Warn("cannot list dangling containers", "error", err)
+		s.logger.Warn("cannot list dangling containers", "error", err)
 		return
 	}
 	for _, c := range containers {
 		if now.Sub(c.CreatedAt) > s.settings.DanglingGrace && (attempt.MayRun(c) || s.reaper.IsResidue(c, now)) && !s.reaper.IsElsewhere(c) {
-			p.removeDangling(ctx, s, c)
+			s.removeDangling(ctx, c)
 		}
 	}
 }
 
 // danglingCandidates are the containers of tasks: this driver's, and those of Nomad's own
 // where this driver has its name. Nomad then loads no other driver that would remove them.
-func (p *Plugin) danglingCandidates(ctx context.Context, s *services) ([]docker.Container, error) {
+func (s *services) danglingCandidates(ctx context.Context) ([]docker.Container, error) {
 	candidates, err := s.engine.List(ctx, map[string]string{label.Attempt: ""})
 	candidates = slices.DeleteFunc(candidates, func(c docker.Container) bool { return !label.Ours(c) })
-	if err != nil || p.name != BuiltinName {
+	if err != nil || s.name != BuiltinName {
 		return candidates, err
 	}
 	others, err := s.engine.List(ctx, map[string]string{label.BuiltinAlloc: ""})
 	if err != nil {
 		return candidates, err
 	}
-	taken, err := p.takenOver(s)
+	taken, err := s.takenOver()
 	for _, c := range others {
 		if isBuiltinTask(c) && !label.Ours(c) && !taken[c.ID] {
 			candidates = append(candidates, c)
@@ -81,9 +81,9 @@ func (p *Plugin) danglingCandidates(ctx context.Context, s *services) ([]docker.
 
 // takenOver returns the IDs of the containers that have no label of this driver and
 // belong to a task or to a record.
-func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
+func (s *services) takenOver() (map[string]bool, error) {
 	taken := map[string]bool{}
-	for _, h := range p.tasks.all() {
+	for _, h := range s.tasks.all() {
 		taken[h.container] = true
 	}
 	records, err := s.reaper.Journal.All()
@@ -93,25 +93,25 @@ func (p *Plugin) takenOver(s *services) (map[string]bool, error) {
 	return taken, err
 }
 
-func (p *Plugin) removeDangling(ctx context.Context, s *services, c docker.Container) {
+func (s *services) removeDangling(ctx context.Context, c docker.Container) {
 	attempt := cmp.Or(c.Labels[label.Attempt], c.ID) // a container of Nomad's own driver has no such label
 	if !s.reaper.Locks.LockBriefly(ctx, attempt) {
 		return // a task of ours
 	}
 	defer s.reaper.Locks.Unlock(attempt)
 	if s.settings.GC.Dangling.DryRun {
-		p.logger.Info("a container that no task owns would be removed", "container", c.Name)
+		s.logger.Info("a container that no task owns would be removed", "container", c.Name)
 		return
 	}
-	p.logger.Warn("removing a container that no task owns", "container", c.Name, "alloc_id", cmp.Or(c.Labels[label.Alloc], c.Labels[label.BuiltinAlloc]))
+	s.logger.Warn("removing a container that no task owns", "container", c.Name, "alloc_id", cmp.Or(c.Labels[label.Alloc], c.Labels[label.BuiltinAlloc]))
 	if err := s.engine.Remove(ctx, c.ID); err != nil {
-		p.logger.Error("a container that no task owns cannot be removed", "container", c.Name, "error", err)
+		s.logger.Error("a container that no task owns cannot be removed", "container", c.Name, "error", err)
 	}
 }
 
 // imageLoop removes unused images.
-func (p *Plugin) imageLoop(s *services) {
+func (s *services) imageLoop() {
 	if s.settings.GC.Image {
-		every(p.ctx, p.pace.sweep, func() { s.images.Sweep(p.ctx, time.Now()) })
+		every(s.ctx, s.pace.sweep, func() { s.images.Sweep(s.ctx, time.Now()) })
 	}
 }

@@ -76,7 +76,7 @@ func (c *logCopier) takeOverLogs(ctx context.Context) bool {
 		}
 	}
 	if err := endBuiltinLogger(c.handle.logger); err != nil {
-		c.plugin.logger.Warn("Nomad's own driver still copies a task's output, which comes twice", "task_id", c.handle.task.ID, "error", err)
+		c.process.logger.Warn("Nomad's own driver still copies a task's output, which comes twice", "task_id", c.handle.task.ID, "error", err)
 	}
 	return true
 }
@@ -101,26 +101,26 @@ func endBuiltinLogger(pid int) error {
 }
 
 // createSandbox starts a group's pause container, or finds the running one.
-func (p *Plugin) createSandbox(s *services, alloc string, spec docker.SandboxSpec) (sandbox docker.Sandbox, created bool, err error) {
-	if p.name == BuiltinName {
-		taken, err := s.builtinSandbox(p.ctx, alloc)
+func (s *services) createSandbox(alloc string, spec docker.SandboxSpec) (sandbox docker.Sandbox, created bool, err error) {
+	if s.name == BuiltinName {
+		taken, err := s.builtinSandbox(s.ctx, alloc)
 		if err == nil && taken.Running {
 			return docker.Sandbox{ID: taken.ID, Key: taken.SandboxKey}, false, nil
 		}
 		if err == nil { // it has ended, and its namespace with it
-			err = s.engine.RemoveSandbox(p.ctx, taken.ID)
+			err = s.engine.RemoveSandbox(s.ctx, taken.ID)
 		}
 		if err != nil && !errors.Is(err, docker.ErrNotFound) {
 			return docker.Sandbox{}, false, err
 		}
 	}
-	return s.engine.CreateSandbox(p.ctx, spec)
+	return s.engine.CreateSandbox(s.ctx, spec)
 }
 
 // findSandbox finds a group's pause container. docker.ErrNotFound if there is none.
-func (p *Plugin) findSandbox(ctx context.Context, s *services, alloc string) (docker.Sandbox, error) {
+func (s *services) findSandbox(ctx context.Context, alloc string) (docker.Sandbox, error) {
 	found, err := s.sandbox(ctx, label.SandboxName(alloc), label.Sandbox, alloc)
-	if p.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
+	if s.name == BuiltinName && errors.Is(err, docker.ErrNotFound) {
 		found, err = s.builtinSandbox(ctx, alloc)
 	}
 	return docker.Sandbox{ID: found.ID, Key: found.SandboxKey}, err

@@ -18,9 +18,9 @@ import (
 // watch waits for the container's end. An unavailable daemon is not an end, and
 // neither is another one in its place; a plugin that stops says nothing, so that Nomad
 // asks the next one.
-func (p *Plugin) watch(s *services, h *handle) {
+func (s *services) watch(h *handle) {
 	if !h.seen.Load() {
-		p.see(s, h)
+		s.see(h)
 	}
 	told := false
 	for {
@@ -28,10 +28,10 @@ func (p *Plugin) watch(s *services, h *handle) {
 		if errors.Is(err, docker.ErrNotFound) {
 			if other := attempt.SameEngine(h.ctx, s.engine, h.engine); other != nil {
 				if errors.Is(other, attempt.ErrElsewhere) && !told {
-					p.announcer.tell(h.task, "Nothing is known of the task until its Docker engine is back; its GPU memory stays claimed: "+other.Error())
+					s.announcer.tell(h.task, "Nothing is known of the task until its Docker engine is back; its GPU memory stays claimed: "+other.Error())
 					told = true
 				}
-				if pause.For(h.ctx, p.pace.retry) == nil {
+				if pause.For(h.ctx, s.pace.retry) == nil {
 					continue
 				}
 			}
@@ -48,18 +48,18 @@ func (p *Plugin) watch(s *services, h *handle) {
 // see waits until the daemon says something of a container that was taken up unseen.
 // Only then may its claim be written again: the task may be long dead, and its units
 // another's.
-func (p *Plugin) see(s *services, h *handle) {
+func (s *services) see(h *handle) {
 	for {
 		found, err := s.engine.Inspect(h.ctx, h.container)
 		switch {
 		case err == nil && found.Running:
 			h.seen.Store(true)
-			p.assert(s, h)
+			s.assert(h)
 			return
 		case err == nil || errors.Is(err, docker.ErrNotFound):
 			return
 		}
-		if pause.For(h.ctx, p.pace.retry) != nil {
+		if pause.For(h.ctx, s.pace.retry) != nil {
 			return
 		}
 	}
