@@ -83,7 +83,7 @@ func TestBadPluginArgs(t *testing.T) {
 	a := startAgent(t, driverPlugin, "", "--driver-name=exec")
 	must.Error(t, a.waitExit(t))
 	eventually(t, sayTime, "the agent says why", func() error {
-		return a.says([]string{"[ERROR]", driverPlugin, "--driver-name=exec", `["gpu-docker" "docker"]`})
+		return a.says([]string{"[ERROR]", driverPlugin, `--driver-name: invalid name "exec"`, `["gpu-docker" "docker"]`})
 	})
 }
 
