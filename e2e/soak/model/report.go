@@ -56,12 +56,25 @@ type Report struct {
 	OthersLeft  []Leak           `json:"others_left,omitempty"` // by killed agents and daemons; does not fail the soak
 }
 
-// Err is nil if nothing was violated or leaked.
+// Err is nil if nothing was violated or leaked. It lists what was, since many a log shows only
+// the end of a test's output.
 func (r Report) Err() error {
 	if len(r.Violations) == 0 && len(r.Leaks) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d violations, %d leaks; repeat with SEED=%d", len(r.Violations), len(r.Leaks), r.Seed)
+	return fmt.Errorf("%d violations, %d leaks; repeat with SEED=%d\n%s",
+		len(r.Violations), len(r.Leaks), r.Seed, strings.Join(r.found(), "\n"))
+}
+
+// found has a line for each violation and each leak.
+func (r Report) found() (lines []string) {
+	for _, v := range r.Violations {
+		lines = append(lines, fmt.Sprintf("violated at %s: %s: %s", clock(v.At), v.Kind, v.Text))
+	}
+	for _, l := range r.Leaks {
+		lines = append(lines, fmt.Sprintf("leaked: %s: %s", l.Kind, l.Item))
+	}
+	return lines
 }
 
 // JSON returns the report for programs.
@@ -78,11 +91,8 @@ func (r Report) Write(to io.Writer) {
 	r.processes(table)
 	r.verdict(table)
 	_ = table.Flush()
-	for _, v := range r.Violations {
-		fmt.Fprintf(to, "violated at %s: %s: %s\n", clock(v.At), v.Kind, v.Text)
-	}
-	for _, l := range r.Leaks {
-		fmt.Fprintf(to, "leaked: %s: %s\n", l.Kind, l.Item)
+	for _, line := range r.found() {
+		fmt.Fprintln(to, line)
 	}
 	for _, l := range r.OthersLeft {
 		fmt.Fprintf(to, "left by a killed agent or daemon: %s: %s\n", l.Kind, l.Item)
