@@ -20,12 +20,12 @@ const BookingEnvPrefix = "GPU_MEM_RESERVATION_"
 // has a pebibyte.
 const maxUnitMiB = 1 << 30
 
-// maxMemoryMiB bounds the memory of a GPU, in MiB: no GPU of so many units has more.
+// maxMemoryMiB bounds the memory of a GPU, in MiB: maxUnits units of the largest size.
 const maxMemoryMiB = maxUnits * maxUnitMiB
 
 // Booking is what Nomad's scheduler gave to one device ask of a task: units of one GPU. The
-// device plugin's Reserve returns it as environment: only that reaches a task driver outside
-// Nomad's process, and only that does Nomad restore after a restart of its agent.
+// device plugin's Reserve returns it as environment: nothing else reaches a task driver
+// outside Nomad's process, and Nomad restores nothing else after a restart of its agent.
 type Booking struct {
 	GPU      GPUID   `json:"gpu"`
 	UnitMiB  uint64  `json:"unit_mib"`  // memory of one unit, MiB

@@ -35,8 +35,8 @@ const (
 	shortestName = 12
 )
 
-// sizeLimit returns how many bytes a claim of so many units may take, with all that will be
-// added to it, on a GPU of totalUnits units.
+// sizeLimit returns how many bytes a claim of this many units may take on a GPU of totalUnits
+// units, including the fields that are set later.
 func sizeLimit(units, totalUnits int) int {
 	return units * max(0, (ledgerSize-aroundClaims)/totalUnits-aroundClaim)
 }

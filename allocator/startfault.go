@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// StartFaults counts consecutive failed starts of tasks because the node's driver or
-// container toolkit could not give the GPU to a container. NVML reads such a GPU without
+// StartFaults counts consecutive starts that failed because the NVIDIA driver or container
+// toolkit could not give the GPU to a container. NVML reads such a GPU without
 // error, so Nomad would place task after task there.
 type StartFaults struct {
 	Count  int       `json:"count"`
@@ -27,7 +27,7 @@ const (
 	// failure, up to longestRest.
 	firstRest   = 5 * time.Minute
 	longestRest = time.Hour
-	// faultsForgotten is after which time without a start a failure no longer counts.
+	// faultsForgotten is the time without a start after which failures no longer count.
 	faultsForgotten = 2 * longestRest
 	// longestReason bounds the reason, in bytes: it must fit into the ledger.
 	longestReason = 240

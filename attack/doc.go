@@ -1,12 +1,12 @@
 // Copyright the nomad-gpu-mem authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package attack has hostile jobs, and what must hold on the host after each.
+// Package attack runs hostile jobs and checks the host after each.
 //
 // Job authors are not trusted. Every row of the suite is one thing that such an author
 // can write: a config block, an environment, a shell script in the container. The row is
 // started on a real Docker engine by the task driver itself, and then the test checks the
-// host: a disk, the files of an /etc, another job's container, its GPUs, its claim and its
+// host: a disk, files in place of /etc, another job's container, its GPUs, its claim and its
 // image. No row passes because of an error's text or because its start was refused.
 //
 //   - attack_test.go: what a row is, how it is run, the printed table

@@ -29,7 +29,7 @@ func (b *board[T]) replace(newest T) {
 	b.changed = make(chan struct{})
 }
 
-// read returns the newest value and a channel that is closed at the next one.
+// read returns the newest value and a channel that is closed when it is replaced.
 func (b *board[T]) read() (T, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,10 +19,10 @@
 //	gone.go         which processes no longer exist; wsl.go: hosts without PIDs
 //	board.go        holds the newest inventory for all readers
 //	usage.go        whether an agent still uses this process
-//	fingerprint.go  from the inventory to Nomad's scheduler; groups.go builds
-//	stats.go        to Nomad's statistics
-//	publish.go      to the allocation table; address.go: the node's address
-//	log.go          to the log, once per change
+//	fingerprint.go  reports device groups to Nomad's scheduler; groups.go builds them
+//	stats.go        reports statistics to Nomad
+//	publish.go      writes the allocation table; address.go: the node's address
+//	log.go          logs each change once
 //	reserve.go      the environment of a task that Nomad placed here
 //
 // Pure functions of what was read decide what is offered:

@@ -70,7 +70,7 @@ func (h holdings) lastUnit() int {
 }
 
 // outsideNomad returns the units that are held or requested outside Nomad. They must not be
-// offered: Nomad does not see these claims.
+// offered: Nomad does not know these claims.
 func (h holdings) outsideNomad() allocator.UnitSet {
 	var units allocator.UnitSet
 	for _, claim := range h.outside {

@@ -29,8 +29,8 @@ const (
 // watch polls the claims and cordons of this node's GPUs. Only the first offer of a GPU waits
 // for it. While the table cannot be read, its last state counts.
 //
-// It reads its own GPUs only: watching the whole table would cost a cluster the square of its
-// nodes.
+// It reads its own GPUs only: if each node watched the whole table, the load would grow with
+// the square of the nodes.
 type watch struct {
 	logger hclog.Logger
 	table  *lazyTable

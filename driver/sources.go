@@ -32,7 +32,7 @@ func (s *start) stageSources(spec *docker.Spec) error {
 		return fmt.Errorf("the allocation's directory: %w", err)
 	}
 	defer alloc.Close()
-	staged := map[string]string{} // where what is staged is, by source
+	staged := map[string]string{} // staged paths, by source
 	stage := func(source string, hold func(string) (taskfile.Held, error)) (string, error) {
 		if path, done := staged[source]; done {
 			return path, nil
@@ -40,7 +40,7 @@ func (s *start) stageSources(spec *docker.Spec) error {
 		inside, changeable := s.changeable(source)
 		covers, err := s.covers(source, alloc)
 		if err != nil {
-			return "", fmt.Errorf("the directory that the allocation's tasks share: %w", err)
+			return "", fmt.Errorf("cannot stage the alloc directory: %w", err)
 		}
 		defer release(covers)
 		if !changeable && len(covers) == 0 {
@@ -90,13 +90,12 @@ func (s *start) unstage() {
 	}
 }
 
-// covers are the directories in the one that the allocation's tasks share, if that is the source: of these, tasks can write
-// to all but the logs. The read-only mount of the logs that Docker is asked for is not enough: Docker looks up each target
-// when it mounts it, and links of the image, or another mount, can lead the two to different places. Nor is it enough that
-// the logs are a mount point: they are none for a process in another mount namespace, to which a task can hand what it has
-// open, and which can rename them if it may write to the directory above. So that one is read-only.
+// covers are the directories in the alloc directory, if that is the source. Tasks can write to all but the logs.
+// Docker's read-only mount of the logs is not enough: Docker looks up each target when it mounts it, and links in the
+// image, or another mount, can redirect it. A process in another mount namespace does not have that mount: if a task
+// passes it an open alloc directory that is writable, the process can rename the logs. So that directory is read-only.
 //
-// Docker would fail to label what is read-only, so the operator's SELinux label leaves it at the former.
+// Docker fails to label read-only mounts. So with an SELinux label there are no covers.
 func (s *start) covers(source string, alloc *taskfile.Dir) (covers []staging.Cover, err error) {
 	dirs, settings := s.task.TaskDir(), s.services.settings
 	if source != dirs.SharedAllocDir || settings.AllowWritableLogs || settings.Volumes.SelinuxLabel != "" {

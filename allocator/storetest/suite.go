@@ -242,8 +242,8 @@ func testClose(ctx context.Context, t *testing.T, store allocator.Store) {
 	must.ErrorIs(t, err, allocator.ErrClosed)
 }
 
-// testCounters has many writers count under two keys at once. Nothing is lost,
-// and both keys always agree.
+// testCounters lets many writers increment two keys in one write each. No increment is
+// lost, and both keys agree.
 func testCounters(ctx context.Context, t *testing.T, store allocator.Store) {
 	const writers, rounds = 8, 10
 	failed := make([]error, writers)
@@ -262,7 +262,7 @@ func testCounters(ctx context.Context, t *testing.T, store allocator.Store) {
 	}
 }
 
-// count adds one to the numbers under two keys, as often as it takes.
+// count increments the numbers under two keys, and retries conflicts.
 func count(ctx context.Context, store allocator.Store) error {
 	for {
 		var writes []allocator.Write

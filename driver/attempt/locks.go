@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Locks gives each attempt to one party at a time: a start, a running task, its end, or a loop. Otherwise the sweep could release
-// what a start is claiming again.
+// Locks gives each attempt to one holder at a time: a start, a running task, its end, or a loop. Otherwise the sweep
+// could release what a start is claiming again.
 //
-// A start, a task and an end keep the lock. A loop holds it briefly, and loops wait for each other: if they gave up instead, two
-// loops whose periods are multiples of each other would block each other in every round.
+// A start, a task and an end keep the lock. A loop holds it briefly, and waits for other loops: if loops skipped a
+// locked attempt, two whose periods are multiples of each other could collide in every round.
 type Locks struct {
 	mu   sync.Mutex
 	held map[string]*lockHolder

@@ -47,7 +47,8 @@ func (o View) Remarks() []Remark {
 	}
 	for _, c := range o.Foreign {
 		add("claim of "+c.Attempt, "units %s (%d MiB) are claimed by %s of node %s (%s), which is not this one, so the claim stays; "+
-			"`nomad-gpu-mem doctor` tells whether its task is gone, and mends it", c.Units, o.mib(c), c.Owner, c.NodeName, c.Node)
+			"`nomad-gpu-mem doctor` finds whether its task is gone; --fix repairs it",
+			c.Units, o.mib(c), c.Owner, c.NodeName, c.Node)
 	}
 	for _, c := range o.unclaimed() {
 		add("container "+c.ID, "container %s of allocation %s runs on it without a claim and without a task, "+
@@ -56,7 +57,7 @@ func (o View) Remarks() []Remark {
 	return all
 }
 
-// use compares the claims with the memory that is in use, as the device plugin sees it.
+// use compares the claims with the memory in use that the device plugin reports.
 func (o View) use() (all []Remark) {
 	if o.GPU.State.Node == "" {
 		return nil

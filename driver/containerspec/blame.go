@@ -33,7 +33,7 @@ func Blame(err error) error {
 	return err
 }
 
-// unseenSource is what the runtime says of a staged source that it does not find.
+// unseenSource matches the runtime's error for a staged source that it cannot find.
 var unseenSource = regexp.MustCompile(`stat \S+/staging/attempts/\S+: not a directory`)
 
 type keyWords struct {
@@ -41,7 +41,7 @@ type keyWords struct {
 	words []string // any of them, in lower case
 }
 
-// dockerWords are the words in which Docker and runc speak of what a key sets.
+// dockerWords are the words in errors of Docker and runc that identify a key.
 func dockerWords() []keyWords {
 	return []keyWords{
 		{"config.logging (or else the client's logging)", []string{"log driver", "logging plugin", "log-opt", "log opt", "logger:"}},

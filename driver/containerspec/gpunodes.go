@@ -20,13 +20,12 @@ import (
 
 // gpuNodes are the device nodes of GPUs, and those that every use of a GPU needs.
 //
-// The NVIDIA runtime gives them too, but in some of its modes behind Docker's back:
-// systemd then knows nothing of them and takes them away with its next daemon-reload,
-// which any update of a package may bring, and programs find no GPU from then on. What
-// Docker was asked for stays.
+// The NVIDIA runtime adds them too, but in some of its modes without Docker's knowledge.
+// The next `systemctl daemon-reload`, as after a package update, then removes them, and
+// programs find no GPU. Nodes that the driver requests from Docker stay.
 //
-// A GPU is found by its UUID, as the kernel's driver tells it. Of one that is not, such
-// as a MIG instance, the runtime alone decides.
+// A GPU's node is found by the UUID that the kernel driver reports. Only the runtime adds
+// the nodes of GPUs that it does not report, such as MIG instances.
 func (h hostDevices) gpuNodes(gpus []allocator.GPUID) (nodes []container.DeviceMapping) {
 	return h.nodesOf(gpus, h.gpuMinors(), true)
 }

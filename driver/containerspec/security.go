@@ -119,8 +119,8 @@ func (b *builder) networkOfAnother() string {
 	return b.Job.NetworkMode
 }
 
-// ownNamespace reports whether the mode keeps the container to itself. "shareable"
-// lets others in, by their own mode.
+// ownNamespace reports whether the mode gives the container a namespace of its own. With
+// "shareable" others can join it, by their own mode.
 func ownNamespace(mode string) bool {
 	return slices.Contains([]string{"", "private", "none", "shareable"}, mode)
 }

@@ -21,7 +21,7 @@
 //	stop.go     Stop, Signal, Remove
 //	inspect.go  Inspect, List
 //	update.go   SetCPUs
-//	logs.go     Logs: exactly once, resumable; frames.go takes the stream apart
+//	logs.go     Logs: exactly once, resumable; frames.go splits the stream
 //	exec.go     Exec, ExecStream
 //	stats.go    Stats
 //	timing.go   retries, polls and how long they may take

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsLocal reports whether an endpoint leads to an engine on this machine for certain.
-// No container of such an engine outlives the machine's boot.
+// IsLocal reports whether the engine at an endpoint certainly runs on this machine. A
+// reboot of the machine ends all of its containers.
 func IsLocal(endpoint string) bool {
 	const socket = "unix://"
 	return strings.HasPrefix(cmp.Or(endpoint, os.Getenv("DOCKER_HOST"), socket), socket)
 }
 
-// dockerSocket is where Docker listens if nothing else is said.
+// dockerSocket is where Docker listens by default.
 const dockerSocket = "unix:///var/run/docker.sock"
 
 // ListenerPID is the process that listens on the engine's socket: Docker, or systemd in its

@@ -70,7 +70,7 @@ func (c *Client) EnsureImage(ctx context.Context, req PullRequest) (Image, error
 	if req.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, req.Timeout, fmt.Errorf(
-			"%w: %q was not there within %s, raise image_pull_timeout or look at the registry: %w",
+			"%w: %q was not pulled within %s, raise image_pull_timeout or check the registry: %w",
 			ErrImage, req.Ref, req.Timeout, context.DeadlineExceeded))
 		defer cancel()
 	}

@@ -93,7 +93,7 @@ func (p *infraPin) set(pinned pinnedImage) error {
 		err = renameio.WriteFile(p.path, append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot remember which pause image is used: %w", err)
+		return fmt.Errorf("cannot record which pause image is used: %w", err)
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ func (c *Client) runPull(ctx context.Context, key pullKey, idle time.Duration, p
 	defer cancel(nil)
 	heard := func() {}
 	if idle > 0 {
-		silence := fmt.Errorf("%w: no news of %q for %s, look at the registry and the network or raise pull_activity_timeout: %w",
+		silence := fmt.Errorf(
+			"%w: no progress of %q for %s, check the registry and the network or raise pull_activity_timeout: %w",
 			ErrImage, key.ref, idle, context.DeadlineExceeded)
 		timer := time.AfterFunc(idle, func() { cancel(silence) })
 		defer timer.Stop()

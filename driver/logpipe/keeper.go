@@ -61,7 +61,7 @@ func CheckStateDir(dir string) error {
 	if len(filepath.Join(dir, socketName)) <= maxSocketPath {
 		return nil
 	}
-	return fmt.Errorf("state_dir = %q is too long for the socket %s in it: the most is %d bytes",
+	return fmt.Errorf("state_dir = %q is too long for the socket %s in it, want at most %d bytes",
 		dir, socketName, maxSocketPath-len("/"+socketName))
 }
 

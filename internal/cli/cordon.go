@@ -96,7 +96,8 @@ func sayCordoned(out io.Writer, gpu allocator.GPU) {
 
 func sayReleased(out io.Writer, gpu allocator.GPU) {
 	fmt.Fprintf(out, "The device plugin of node %s closes its NVML session within a poll_interval; `nomad-gpu-mem status` says\n"+
-		"\"the GPU can be reset now\". Programs on the GPU keep it open too: stop its tasks first. Then: uncordon\n", gpu.State.Node)
+		"\"the GPU can be reset now\". Programs on the GPU keep it open too: stop its tasks first. After it: uncordon\n",
+		gpu.State.Node)
 }
 
 // oneGPU requires the name of one GPU.

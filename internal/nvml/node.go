@@ -44,7 +44,7 @@ func (s *session) begin(p *probe) error {
 	}
 	library := dl.New(s.path, dl.RTLD_LAZY)
 	if err := library.Open(); err != nil {
-		return fmt.Errorf("loading NVML library %q: %w", s.path, err)
+		return fmt.Errorf("cannot load NVML library %q: %w", s.path, err)
 	}
 	defer func() { _ = library.Close() }()
 	for _, function := range []string{"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"} {

@@ -59,7 +59,7 @@ type probe struct {
 func query[T any](p *probe, function string, call func() (T, nvml.Return)) (T, error) {
 	var none T
 	if p.ctx.Err() != nil {
-		return none, fmt.Errorf("%w in time: %s was not called", ErrHung, function)
+		return none, fmt.Errorf("%w: no time was left to call %s", ErrHung, function)
 	}
 	if !p.library.has(function) {
 		return none, &callError{function, nvml.ERROR_FUNCTION_NOT_FOUND, "the driver's library has no such function"}

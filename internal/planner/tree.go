@@ -18,7 +18,7 @@ func decodeTree(text []byte) (any, error) {
 	decoder.UseNumber()
 	var tree any
 	if err := decoder.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("read JSON: %w", err)
+		return nil, fmt.Errorf("decode JSON: %w", err)
 	}
 	return tree, nil
 }
