@@ -15,7 +15,7 @@
 //	poll.go         the only loop that reads GPUs
 //	watch.go        the only loop that reads the table: claims and cordons
 //	lazytable.go    opens the table when it is first needed
-//	user.go         the task or container of a process on a GPU; cgroup.go parses
+//	user.go         the container and the bookings of a process; cgroup.go parses
 //	gone.go         which processes no longer exist; wsl.go: hosts without PIDs
 //	board.go        holds the newest inventory for all readers
 //	usage.go        whether an agent still uses this process
@@ -35,7 +35,7 @@
 //	record.go       probation of a GPU that has failed
 //	release.go      what is offered while the NVML session is closed for a reset
 //	holdings.go     the table's entries of one GPU
-//	occupancy.go    who uses its memory; pressure.go: with hysteresis
+//	occupancy.go    which slice each process's memory counts for; pressure.go: with hysteresis
 //	withhold.go     which units are withheld
 //
 // # What must hold

@@ -29,13 +29,14 @@
 //
 //	plugin.go  about.go  engine.go    the plugin, its loops, and what it needs of Docker and of the table
 //	start.go  claim.go  starts.go     StartTask, step by step; sources.go, netfiles.go, gpuhealth.go: parts of it
-//	gpus.go                           what Nomad booked, and how the GPUs reach the container
-//	network.go  sandboxes.go          a group's network, and the end of its pause container
+//	gpus.go                           what Nomad booked; applies the choice of package injection
+//	network.go  sandboxes.go          a group's network, and pause containers that Nomad has forgotten
 //	handle.go  store.go               running tasks, and what Nomad keeps of them
 //	recover.go  watch.go  takeover.go tasks of an earlier process, and of Nomad's own driver; how a task's end is noticed
 //	stop.go  inspect.go               WaitTask, StopTask, SignalTask, DestroyTask; InspectTask
 //	assert.go  reconcileloop.go       loops: claims of running tasks, and claims without a task
-//	sweep.go  forgotten.go            loops: unfinished ends, containers without a task, tasks that Nomad has forgotten
+//	sweep.go                          loops: unfinished ends, containers without a task, unused images
+//	forgotten.go                      tasks that Nomad has forgotten, and the end of a task
 //	succession.go  agent.go           whether another process or agent has replaced this one
 //	logs.go  exec.go  stats.go  events.go  fingerprint.go  cpuset.go   one subject each
 //	discretion.go                     which names of other tasks a job author may read

@@ -56,8 +56,8 @@ func (s *sandboxes) idle(alloc string, deserted bool, now time.Time) bool {
 	return known && now.Sub(since) >= sandboxIdle
 }
 
-// removeForgotten removes the pause containers of groups that Nomad has forgotten.
-func (s *services) removeForgotten(ctx context.Context, now time.Time) {
+// removeForgottenSandboxes removes the pause containers of groups that Nomad has forgotten.
+func (s *services) removeForgottenSandboxes(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, attempt.CleanupTimeout)
 	defer cancel()
 	found, err := s.engine.List(ctx, map[string]string{label.Sandbox: ""})

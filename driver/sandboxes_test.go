@@ -87,12 +87,12 @@ func TestForgottenSandboxes(t *testing.T) {
 				must.NoError(t, s.reaper.Begin(t.Context(), a))
 			}
 			now := time.Now()
-			s.removeForgotten(t.Context(), now)
+			s.removeForgottenSandboxes(t.Context(), now)
 			if c.asked {
 				_, _, err := p.CreateNetwork(allocID, nil)
 				must.NoError(t, err)
 			}
-			s.removeForgotten(t.Context(), now.Add(c.idle))
+			s.removeForgottenSandboxes(t.Context(), now.Add(c.idle))
 			must.Eq(t, c.gone, w.engine.count() == 0)
 		})
 	}

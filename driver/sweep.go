@@ -36,7 +36,7 @@ func (s *services) danglingLoop() {
 	}
 	every(s.ctx, s.settings.DanglingPeriod, func() {
 		s.removeAllDangling(s.ctx, time.Now())
-		s.removeForgotten(s.ctx, time.Now())
+		s.removeForgottenSandboxes(s.ctx, time.Now())
 	})
 }
 

@@ -24,13 +24,14 @@
 //	request.go   Request and Ask, and Decision: the place of a request
 //	policy.go    the policies
 //	placer.go    Placer: the picture of the cluster and its changes
-//	choose.go    Choose and Shortlist
+//	choose.go    Choose and Shortlist: which node
+//	assign.go    which GPUs of a node
+//	measure.go   the score of a place
 //	demand.go    what future tasks will ask for, as given; history.go learns it, prior.go
 //	             has the expectation without a history
 //
 // Inside: class.go turns a request into numbers, once for each kind of
-// request; assign.go finds GPUs on one node; measure.go has the measures; bids.go
-// prices free memory by the demand that fills it; rooms.go and losses.go price
+// request; bids.go prices free memory by the demand that fills it; rooms.go and losses.go price
 // room for large tasks, by how much of it the whole cluster has; supply.go counts
 // GPUs, seed.go breaks ties; cache.go caches every node's score for each kind of
 // request, so that a decision scores only the nodes that changed since.

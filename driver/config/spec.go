@@ -15,8 +15,8 @@ import (
 )
 
 // Spec is the schema of the operator's `plugin "..." { config { ... } }`.
-// Defaults stand at the leaves and are repeated in Config.settings for blocks
-// that are missing as a whole.
+// Defaults stand at the leaves, and again at blocks that may be missing as a whole. Config.Settings
+// has them for empty values.
 func Spec() *hclspec.Spec {
 	return schema.Object(
 		schema.Text("endpoint"),

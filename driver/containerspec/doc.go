@@ -15,6 +15,7 @@
 //	storage.go        volumes and mounts           access.go     what of the allocation is read-only
 //	paths.go          which paths of the host a job may name; archive.go: an image in the task's directory
 //	devices.go        device nodes; hostdevices.go, devicerules.go: which a job may name; gpunodes.go: those of GPUs
-//	pin.go  env.go    the GPUs that the container sees, over all that job, template and image say
+//	pin.go            which variables are reserved, and the pin: the GPUs that the container sees
+//	env.go            the environment: the pin over all that job, template and image say, and what was overruled
 //	observer.go       jobs of the operator that see all GPUs
 package containerspec

@@ -31,6 +31,9 @@ const doctorLong = `Find inconsistencies in the allocation table, and fix them w
   dead node     a node that has lost its lease, or is silent
   version skew  a node with another version than this program
   gone GPU      the state of a GPU that no node has found for a day; minor
+  no NVML       a node that is alive and cannot read its GPUs
+  shared name   two machines that report under one host name
+  overclaim     claims that exceed the units of a GPU
 
 Each finding says what was seen, why it is wrong and what would fix it. What doctor
 finds depends on its sources: the table always; Nomad if its address is set; on a

@@ -7,7 +7,15 @@
 // Diagnose is pure: it judges evidence that the caller has collected. Each finding
 // states what was seen, why it is wrong, and what would fix it.
 //
-// Where to look: evidence.go is the input, finding.go the output, index.go the lookups.
-// rules.go has the rules, one function each, with gone.go, hardware.go and overlap.go.
-// apply.go applies a remedy.
+// Where to look:
+//
+//	evidence.go   the input; index.go: lookups in it
+//	finding.go    the output
+//	rules.go      rules about claims and tasks, one function each
+//	gonegpus.go   rules about GPUs that no node has any more
+//	hardware.go   rules about machines: claims beyond a GPU's memory, shared names, nodes that read no GPU
+//	overlap.go    rules about units that two tasks have
+//	apply.go      applies a remedy
+//
+// The health of a GPU that its node still lists is not a finding: `status` shows it.
 package doctor

@@ -10,7 +10,7 @@
 // take. See Pin for the three kinds.
 //
 // PlanJob does all planning. It is a pure function of a job and a Cluster, the state
-// of Nomad and the allocation table at one moment. The package live reads a Cluster,
+// of Nomad and the allocation table at one moment. Which node and GPU is best is decided in allocator/placement. The package live reads a Cluster,
 // submits jobs and follows them; the package webhook answers admission proxies.
 //
 // # Where to look
@@ -23,7 +23,7 @@
 //	ask.go         what a job's tasks ask for: device blocks, meta, profiles
 //	judge.go       which nodes and GPUs a job allows, by Nomad's own code
 //	planning.go    the plan of one job: its groups, and the picture they share
-//	place.go       places for the instances of a group; everywhere.go: of system jobs
+//	place.go       asks package placement for a place for each instance; everywhere.go: for system jobs
 //	size.go        a group's CPU and host memory, and counts for asks that fit nowhere
 //	limit.go       which GPUs an ask is limited to: whole GPUs, profiles
 //	apart.go       several asks of one task: a range of GPU indexes for each
