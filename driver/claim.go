@@ -68,8 +68,8 @@ func (s *start) takeUnits(ctx context.Context) error {
 	return s.services.table.Claim(ctx, attempt.OwnerOf(s.task), s.attempt.InTable(), s.input.Bookings)
 }
 
-// releaseOrphans releases the claims that keep a task from its units and whose own tasks
-// are proven gone. It reports whether there were any.
+// releaseOrphans releases the orphan claims on a task's units: their tasks are proven gone. It
+// reports whether there were any.
 func (s *services) releaseOrphans(ctx context.Context, task *drivers.TaskConfig, err error) bool {
 	any := false
 	for _, held := range allocator.HeldErrors(err) {

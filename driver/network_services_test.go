@@ -84,10 +84,10 @@ func TestServiceGroupNetwork(t *testing.T) {
 	_, _, err := d.StartTask(task)
 	must.ErrorContains(t, err, "was restarted")
 
-	anew := create(true)
-	furnish(t, anew.Labels[containerspec.SandboxContainer], "10.99.0.2")
-	anew.HostsConfig = &drivers.HostsConfig{Address: "10.99.0.2", Hostname: "together"}
-	seen = look(anew, ``)
+	renewed := create(true)
+	furnish(t, renewed.Labels[containerspec.SandboxContainer], "10.99.0.2")
+	renewed.HostsConfig = &drivers.HostsConfig{Address: "10.99.0.2", Hostname: "together"}
+	seen = look(renewed, ``)
 	must.StrContains(t, seen, "10.99.0.2 together\n")
 	must.StrNotContains(t, seen, "10.99.0.1 together\n")
 }

@@ -12,7 +12,7 @@ import (
 // could release what a start is claiming again.
 //
 // A start, a task and an end keep the lock. A loop holds it briefly, and waits for other loops: if loops skipped a
-// locked attempt, two whose periods are multiples of each other could collide in every round.
+// locked attempt, two with related periods could collide in every round.
 type Locks struct {
 	mu   sync.Mutex
 	held map[string]*lockHolder

@@ -27,7 +27,7 @@ type Input struct {
 	Bookings     []allocator.Booking
 	Image        docker.Image
 	Injection    config.Injection       // how the GPUs reach the container; empty: by the NVIDIA runtime
-	PlainRuntime string                 // of a container whose GPUs come by CDI, where the job names none
+	PlainRuntime string                 // runtime with GPUs by CDI, if the job names none
 	SharedCPUs   string                 // CPUs that tasks without cores of their own share; empty: not known
 	Files        []*drivers.MountConfig // hosts and resolv.conf written for a group's network
 	Root         string                 // of the host's devices; empty: "/"

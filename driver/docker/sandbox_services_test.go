@@ -60,13 +60,13 @@ func TestSandbox(t *testing.T) {
 	found, err = c.Inspect(t.Context(), spec.Name)
 	must.NoError(t, err)
 	must.Eq(t, made.ID, found.ID)
-	anew, created, err := c.CreateSandbox(t.Context(), spec)
+	renewed, created, err := c.CreateSandbox(t.Context(), spec)
 	must.NoError(t, err)
 	must.True(t, created)
-	must.NotEq(t, made.ID, anew.ID)
+	must.NotEq(t, made.ID, renewed.ID)
 
-	must.NoError(t, c.RemoveSandbox(t.Context(), anew.ID))
-	must.NoError(t, c.RemoveSandbox(t.Context(), anew.ID))
+	must.NoError(t, c.RemoveSandbox(t.Context(), renewed.ID))
+	must.NoError(t, c.RemoveSandbox(t.Context(), renewed.ID))
 	_, err = c.Inspect(t.Context(), spec.Name)
 	must.ErrorIs(t, err, ErrNotFound)
 }

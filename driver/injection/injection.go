@@ -76,7 +76,7 @@ func namesGPU(device string) bool {
 // ErrNoCDIDevice is returned when no CDI specification names a GPU of the task. One may still be being written, as after a boot.
 var ErrNoCDIDevice = errors.New("the task's GPUs cannot be given to a container yet")
 
-// Impossible is the error of a start whose GPUs cannot reach a container.
+// Impossible returns the error of a start if neither way gives the container its GPUs.
 func Impossible(s config.Settings, info docker.Info, reasons []string) error {
 	switch {
 	case config.Injection(s.GPUInjection) == config.ByRuntime, !info.CDI.Enabled && config.Injection(s.GPUInjection) == config.ByEither:
@@ -94,8 +94,8 @@ func NoRuntime(s config.Settings, info docker.Info) error {
 		s.NvidiaRuntime, info.Runtimes)
 }
 
-// PlainRuntime is the runtime of containers whose GPUs come by CDI. The NVIDIA runtime, where it is the engine's default, has
-// no part in it.
+// PlainRuntime returns the runtime of containers that get GPUs by CDI: "runc" if the engine's default is the NVIDIA runtime,
+// otherwise "" for the default.
 func PlainRuntime(s config.Settings, info docker.Info) string {
 	program := filepath.Base(info.RuntimePaths[info.DefaultRuntime])
 	if info.DefaultRuntime == s.NvidiaRuntime || strings.HasPrefix(program, "nvidia-container-runtime") {
